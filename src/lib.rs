@@ -2,6 +2,8 @@
 //! crate `tramptool`.
 
 #[cfg(feature = "judge")]
+pub mod accepted;
+#[cfg(feature = "judge")]
 pub mod aligned;
 #[cfg(feature = "judge")]
 pub mod contracts;

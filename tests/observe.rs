@@ -9,7 +9,7 @@ use codegen::contract::Contract;
 use codegen::words::abi::Reg;
 use codegen::words::step::Value;
 use common::{Bench, arches, tools_of};
-use emu_tests::{Call, Observed, Way};
+use emu_tests::{Call, Observed, Offset, Way};
 use link::Input;
 
 /// The ways that call something.
@@ -22,19 +22,19 @@ fn kept(observed: &Observed, contract: &Contract) -> Vec<String> {
     let abi = &contract.facts.abi;
     let mut wrong = Vec::new();
     // Where the function is called in between, its arguments are kept until then, and what C keeps until the end.
-    let body = |call: &&Call| call.callee.contains('+');
+    let body = |call: &&Call| call.callee.is_behind();
     let around = observed.path.iter().any(|way| way.call.iter().any(|call| body(&call)));
     let kept = |set: &dyn Fn(Reg) -> bool| -> Vec<&str> {
         contract.kept.iter().filter(|reg| set(*reg)).map(|reg| abi.name(reg)).collect()
     };
     let (all, saved) = (kept(&|_| true), kept(&|reg| abi.callee_saved.contains(reg)));
-    for way in observed.path.iter().filter(|way| way.leave.ends) {
+    for way in observed.path.iter().filter(|way| way.leave.ends()) {
         let called = way.call.iter().find(body);
         let changed = called.into_iter().flat_map(|call| call.argument.keys()).filter(|name| all.contains(name));
         wrong.extend(changed.map(|name| format!("{name} is not passed on, {}", way.when)));
         // What a handler chose is not lost.
         let lost = if around { &saved } else { &all }.iter().filter(|name| !way.leave.kept.contains(name));
-        let lost = lost.filter(|name| !way.leave.changed.get(*name).is_some_and(|value| value.contains("stored")));
+        let lost = lost.filter(|name| !way.leave.changed.get(*name).is_some_and(|value| value.is_stored()));
         wrong.extend(lost.map(|name| format!("{name} is not kept, {}", way.when)));
     }
     wrong
@@ -57,10 +57,10 @@ fn frame(observed: &Observed, contract: &Contract) -> Vec<String> {
                 Content::Direct => "0".to_owned(),
                 _ => continue,
             };
-            let found = call.frame.get(&format!("{:#05x}", field.offset));
+            let found = call.frame.get(&Offset(field.offset.into())).map(ToString::to_string);
             // The frame pointer may be at a record by then, and the site is all that changes a link register.
             let other = |reg: Reg| reg == abi.fp || Some(reg) == abi.link;
-            if found != Some(&want) && !matches!(field.content, Content::Reg(reg) if other(reg)) {
+            if found.as_ref() != Some(&want) && !matches!(field.content, Content::Reg(reg) if other(reg)) {
                 wrong.push(format!("frame+{:#x} is {found:?}, and not {want}, {}", field.offset, way.when));
             }
         }
@@ -87,7 +87,7 @@ fn what_is_observed_agrees_with_contracts() {
                 Vec::new()
             });
             wrong.extend(own.map(at));
-            let ends = observed.path.iter().any(|way| way.leave.ends);
+            let ends = observed.path.iter().any(|way| way.leave.ends());
             assert!(ends, "{} {}", contract.facts.name, contract.name);
         }
     }
@@ -262,9 +262,58 @@ fn a_field_that_moved_is_told_by_its_name() {
     let [json] = <[String; 1]>::try_from(json.collect::<Vec<_>>()).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let found = json["pairs"][0]["differences"].as_array().unwrap();
-    let texts: Vec<&str> = found.iter().map(|d| d["text"].as_str().unwrap()).collect();
-    let field = |name, is, was| format!("{name} is at frame+{is} at the call; it was at frame+{was}");
-    assert_eq!(texts, [field("a0", "0x038", "0x030"), field("a1", "0x030", "0x038")]);
+    let told: Vec<_> = found.iter().map(|d| [&d["ids"], &d["was"], &d["is"]].map(ToString::to_string)).collect();
+    let field = |id: &str, name: &str, was: &str, is: &str| {
+        [format!(r#"["{id}"]"#), format!(r#"["{was}",["{name}"]]"#), format!(r#"["{is}",["{name}"]]"#)]
+    };
+    let fields = [field("call1.frame+0x30", "a0", "0x030", "0x038"), field("call1.frame+0x38", "a1", "0x038", "0x030")];
+    assert_eq!(told, fields);
+    let text = bench.ends(
+        1,
+        &["diff", "riscv64:ftrace_caller", "riscv64:ftrace_caller,FREGS_A0=56,FREGS_A1=48", "--format", "markdown"],
+    );
+    assert!(text.contains("- a0 is at frame+0x038 at the call; it was at frame+0x030\n"), "{text}");
+}
+
+/// Ids choose what counts; a baseline accepts it, with a reason, for as long as it is there.
+#[test]
+fn differences_are_chosen_by_ids_and_accepted_with_reasons() {
+    let bench = assembled(common::any());
+    let sides = ["diff", "first.o", "lost.o"];
+    let ids = |more: &[&str]| -> Vec<String> {
+        let out = bench.run(&[&sides, more, &["--format", "json"]].concat());
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        let all = json["pairs"][0]["differences"].as_array().unwrap().iter().flat_map(|d| d["ids"].as_array().unwrap());
+        all.map(|id| id.as_str().unwrap().to_owned()).collect()
+    };
+    let all = ids(&[]);
+    let lost = all.iter().find(|id| id.starts_with("leave.")).unwrap();
+    assert!(all.iter().any(|id| id.starts_with("cost.")), "{all:?}");
+    assert_eq!(ids(&["--only", lost]), std::slice::from_ref(lost));
+    assert!(ids(&["--ignore", "cost"]).iter().all(|id| !id.starts_with("cost")));
+    let heads: Vec<&str> = all.iter().flat_map(|id| ["--ignore", id.split('.').next().unwrap()]).collect();
+    let text = bench.ok(&[&sides[..], &heads].concat());
+    assert!(text.contains("\nthe same, ") && text.contains(&format!("not counted: {} by", all.len())), "{text}");
+    let text = bench.ends(1, &[&sides[..], &["--ids"]].concat());
+    assert!(text.lines().any(|line| line.trim() == lost), "{text}");
+    bench.refuses(&[&sides[..], &["--only", "leave.rxa"]].concat(), &["leave.rxa", "--ids"]);
+
+    let accepted = bench.ends(1, &[&sides[..], &["--format", "baseline"]].concat());
+    std::fs::write(bench.path("accepted.toml"), &accepted).unwrap();
+    let with_baseline = |right| ["diff", "first.o", right, "--baseline", "accepted.toml"];
+    bench.refuses(&with_baseline("lost.o"), &[lost, "has no reason"]);
+    let reasons = accepted.replace("reason = \"\"", "reason = \"tried\"");
+    std::fs::write(bench.path("accepted.toml"), &reasons).unwrap();
+    let text = bench.ok(&with_baseline("lost.o"));
+    assert!(text.contains("that the baseline accepts"), "{text}");
+    // Who accepted one value did not accept another.
+    let text = bench.ends(1, &with_baseline("other.o"));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("{lost} of ")) && words.contains("is accepted and is gone"), "{text}");
+    let now = format!("{}\nnow = 1", reasons.split_once("\nnow").unwrap().0);
+    std::fs::write(bench.path("accepted.toml"), format!("{now}\nreason = \"tried\"\n")).unwrap();
+    let text = bench.ends(1, &with_baseline("lost.o"));
+    assert!(text.contains("is accepted and is gone"), "{text}");
 }
 
 /// What holds in one report and not in the other.

@@ -273,7 +273,9 @@ fn a_comparison_is_a_page_with_both_sides() {
             let arrows = marked("moved") / 2 + marked("together") / 3 * 2;
             assert_eq!(page.matches("<path ").count(), arrows, "{page}");
             for difference in json["pairs"][0]["differences"].as_array().unwrap() {
-                assert!(page.contains(&format!("<li>{}", text_of(&difference["text"]))), "{difference}");
+                let ids: Vec<&str> =
+                    difference["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+                assert!(page.contains(&format!("<li data-id=\"{}\"", escaped(&ids.join(" ")))), "{difference}");
             }
         }
     }

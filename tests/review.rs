@@ -65,6 +65,23 @@ fn a_patch_that_loses_a_register_is_worse_and_its_revert_is_better() {
     }
 }
 
+/// A patch that changes something on purpose says so in a file.
+#[test]
+fn a_review_takes_a_baseline() {
+    let arch = common::any();
+    let bench = patched(arch);
+    let baseline = ["--arch", arch, "--format", "baseline"];
+    let accepted = bench.ends(1, &[&["diff", "old.S:ftrace_caller", "lost.S:ftrace_caller"], &baseline[..]].concat());
+    let accepted = accepted.replace("reason = \"\"", "reason = \"on purpose\"");
+    std::fs::write(bench.path("accepted.toml"), accepted).unwrap();
+    let with_baseline = |new| [&review(arch, "old.S", new)[..], &["--baseline", "accepted.toml"]].concat();
+    let text = bench.ends(1, &with_baseline("lost.S"));
+    let told = !text.contains("breaks traced code") && !text.contains("is gone");
+    assert!(text.contains("1 more that the baseline accepts") && told, "{text}");
+    let text = bench.ends(1, &with_baseline("old.S"));
+    assert!(text.contains("is accepted and is gone"), "{text}");
+}
+
 #[test]
 fn a_save_that_a_patch_moves_is_a_move() {
     for (arch, _) in arches() {

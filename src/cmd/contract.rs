@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Clause, Draft, Filter, Foreign, Observed};
+use emu_tests::{Clause, Draft, End, Filter, Foreign, Observed};
 use link::Input;
 
 use super::diff::sides::{Given, one};
@@ -43,7 +43,7 @@ struct ObserveArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
-    /// Print only this case, as `tramptool diff` names it: 'rdi is 0', 'call 1 stores to frame+0x078'
+    /// Print only this case, as JSON of `tramptool diff` names it: rdi=0, call1.frame+0x78=stored
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
     /// Write to this file instead of stdout
@@ -88,8 +88,11 @@ Examples:
 /// What was observed in one case.
 fn only(observed: Observed, case: &str) -> Result<Observed> {
     let all = observed.path.iter().chain(&observed.variants);
-    let found = all.clone().find(|way| way.when == case).cloned();
-    let found = found.ok_or_else(|| Error::unknown("case", case, all.map(|way| way.when.as_str())))?;
+    let found = all.clone().find(|way| format!("{:#}", way.when) == case).cloned();
+    let found = found.ok_or_else(|| {
+        let ids: Vec<String> = all.map(|way| format!("{:#}", way.when)).collect();
+        Error::unknown("case", case, ids.iter().map(String::as_str))
+    })?;
     Ok(Observed { path: vec![found], store: Vec::new(), ..observed })
 }
 
@@ -122,9 +125,12 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, orc)?;
     // What is wrong is no promise.
     let mut ways = observed.path.iter().chain(&observed.variants);
-    if !ways.any(|way| way.leave.ends && way.leave.to != observed.symbol) {
-        let why = observed.path.first().map_or("", |way| way.leave.to.as_str());
-        let why = if why == observed.symbol { "it goes to its own beginning" } else { why };
+    let itself = |value: &emu_tests::Value| value.is_symbol(&observed.symbol);
+    if !ways.any(|way| way.leave.to().is_some_and(|to| !itself(to))) {
+        let why = match observed.path.first().map(|way| &way.leave.end) {
+            Some(End::Never { never }) => never.as_str(),
+            _ => "it goes to its own beginning",
+        };
         return Err(Error::new(format!("{name}: {} never comes back: {why}; valid: code that does", args.symbol)));
     }
     let most = (0..=draft.args.len())
@@ -184,7 +190,7 @@ fn text(draft: &Draft, observed: &Observed, symbol: &str, args: usize) -> String
     say(&format!("kind = {}  # guessed from its name and calls", quoted(draft.kind)));
     if draft.kind == "direct" {
         say(&format!("args = {args}  # of the traced function; as many are kept"));
-        let ends = observed.path.iter().filter(|way| way.leave.ends);
+        let ends = observed.path.iter().filter(|way| way.leave.ends());
         let mut lost: Vec<&str> = ends.flat_map(|way| way.leave.changed.keys().copied()).collect();
         lost.retain(|name| draft.args.contains(name));
         lost.sort_unstable();

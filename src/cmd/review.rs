@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::words::error::Result;
 use emu_tests::Foreign;
+use tool::accepted::Baseline;
 use tool::review::{Review, Side, text};
 use tool::settings::parse_u64;
 
@@ -38,6 +39,9 @@ pub struct ReviewArgs {
     /// The seed of all random values, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     seed: u64,
+    /// Leave out differences that this file accepts, as `tramptool diff --baseline`; one that is gone fails
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// How the review is written
     #[arg(long, value_parser = one_of(Form::OF_A_TEXT), default_value = "human")]
     format: Form,
@@ -52,7 +56,7 @@ any contract. Then every fault that `tramptool mutate` knows is put into the ins
 named that the checks notice and the kernel's own startup and KUnit tests do not: src/selftests.toml says what these look at. \
 The text has 75 columns, as a mail has; --format markdown is for a pull request.
 
-Exit code: 0 nothing is worse, 1 something that the contract promises is lost, 2 trouble.
+Exit code: 0 nothing is worse, 1 something that the contract promises or the baseline accepts is gone, 2 trouble.
 
 Examples:
   tramptool review old new --contract linux-6.12-x86_64-orc
@@ -68,13 +72,14 @@ pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     let (old, new) = (sided(&args.old, given)?, sided(&args.new, given)?);
     let contract = contract_text(&args.contract)?;
     let foreign = foreign(&args.contract, &contract, &args.profile)?;
-    let review = Review::of(&old, &new, &foreign, args.seed)?;
+    let baseline = args.baseline.as_deref().map(Baseline::of_file).transpose()?;
+    let review = Review::of(&old, &new, &foreign, args.seed, baseline)?;
     let text = match args.format {
         Form::Json => tool::report::json(&review)?,
         form => text(&review, form == Form::Markdown),
     };
     output::report(text, args.output.as_deref(), ui)?;
-    Ok(if review.verdicts.is_worse() { DIFFERS } else { DONE })
+    Ok(if review.verdicts.is_worse() || !review.gone.is_empty() { DIFFERS } else { DONE })
 }
 
 /// The objects of a side.

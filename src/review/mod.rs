@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::accepted::{Baseline, Entry};
 use crate::aligned::{Insn, Mark, Stores, aligned, changed, code};
 pub use faults::{Fault, Faults};
 pub use write::{WIDTH, text, verdicts};
@@ -40,6 +41,10 @@ pub struct Review {
     pub verdicts: Verdicts,
     /// Each trampoline.
     pub trampolines: Vec<Reviewed>,
+    /// How many differences the baseline accepts, by ids.
+    pub accepted: usize,
+    /// What the baseline accepts, and is gone.
+    pub gone: Vec<Entry>,
     /// Faults in the changed instructions.
     pub faults: Faults,
 }
@@ -125,7 +130,7 @@ impl Review {
     ///
     /// # Errors
     /// An object that does not fit the contract, or cannot be run.
-    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Review> {
+    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64, mut baseline: Option<Baseline>) -> Result<Review> {
         let Judged { suites: [before, after], fails, verdicts } = judged(old, new, foreign, seed)?;
         let mut trampolines = Vec::new();
         for suite in &after {
@@ -134,6 +139,13 @@ impl Review {
             let each = suite.contracts.par_iter().map(|contract| reviewed(other, suite, &contract.name));
             trampolines.extend(each.collect::<Result<Vec<_>>>()?);
         }
+        let mut accepted = 0;
+        if let Some(baseline) = &mut baseline {
+            for t in &mut trampolines {
+                accepted += baseline.take(&t.trampoline, &mut t.differences)?;
+            }
+        }
+        let gone = baseline.map_or_else(Vec::new, Baseline::gone);
         let faults = match fails {
             false => {
                 let changed = trampolines.iter().map(|t| (t.trampoline.as_str(), &t.offsets)).collect();
@@ -141,7 +153,16 @@ impl Review {
             }
             true => Faults::not_run("what is new fails its contract as it is"),
         };
-        Ok(Review { version: 1, old: old.name.clone(), new: new.name.clone(), verdicts, trampolines, faults })
+        Ok(Review {
+            version: 2,
+            old: old.name.clone(),
+            new: new.name.clone(),
+            verdicts,
+            trampolines,
+            accepted,
+            gone,
+            faults,
+        })
     }
 }
 

@@ -128,17 +128,27 @@ impl Writer {
     fn behaviour(&mut self, review: &Review) {
         let all = review.trampolines.iter().flat_map(|t| t.differences.iter().map(move |d| (t, d)));
         let all: Vec<_> = all.collect();
+        let accepted = format!("{} more that the baseline accepts", review.accepted);
+        for entry in &review.gone {
+            self.item(&entry.is_gone());
+        }
         if all.is_empty() {
             self.title("What they do");
-            return self.item("the same, without any contract too");
+            return self.item(match review.accepted {
+                0 => "the same, without any contract too",
+                _ => "the same, but for what the baseline accepts",
+            });
         }
         self.title("What it does differently, without any contract");
         for (trampoline, d) in all.iter().take(SHOWN) {
             let concerns = if d.better { d.severity.concerns() } else { d.severity.words() };
             let name = self.code_of(&trampoline.trampoline);
-            self.item(&format!("{name}: {} ({concerns})", d.text));
+            self.item(&format!("{name}: {d} ({concerns})"));
         }
         self.more(all.len().saturating_sub(SHOWN));
+        if review.accepted > 0 {
+            self.item(&accepted);
+        }
     }
 
     fn code(&mut self, review: &Review) {

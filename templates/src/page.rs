@@ -345,6 +345,7 @@ pub struct DiffGroup {
 /// A difference: what it is, in which cases, and the instruction on each side.
 #[allow(missing_docs, reason = "as in `Check`")]
 pub struct DiffLine {
+    pub ids: String,
     pub text: String,
     pub case: String,
     pub code: Vec<String>,

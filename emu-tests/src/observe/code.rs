@@ -8,6 +8,7 @@ use codegen::words::error::Result;
 use link::{Access, Image, STUBS, SymbolKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::observed::Kind;
 use crate::engine::cpu::Registers;
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::unwind::Table;
@@ -105,15 +106,15 @@ impl Code {
 
 impl Taken {
     /// What kind of branch it is.
-    pub fn name(self) -> &'static str {
+    pub fn kind(self) -> Kind {
         match self.branch {
-            _ if self.falls => "falling through",
-            Branch { pops: true, pushes: false, .. } => "a return",
-            Branch { indirect: Some(IndirectBranch::Call), .. } => "an indirect call",
-            Branch { indirect: Some(IndirectBranch::Jump), .. } => "an indirect jump",
-            Branch { indirect: Some(IndirectBranch::Veneer), .. } => "an indirect jump as from a veneer",
-            Branch { pushes: true, .. } => "a call",
-            _ => "a jump",
+            _ if self.falls => Kind::FallThrough,
+            Branch { pops: true, pushes: false, .. } => Kind::Return,
+            Branch { indirect: Some(IndirectBranch::Call), .. } => Kind::IndirectCall,
+            Branch { indirect: Some(IndirectBranch::Jump), .. } => Kind::IndirectJump,
+            Branch { indirect: Some(IndirectBranch::Veneer), .. } => Kind::Veneer,
+            Branch { pushes: true, .. } => Kind::Call,
+            _ => Kind::Jump,
         }
     }
 }

@@ -1,15 +1,18 @@
-//! The difference of two observed behaviours, in words.
+//! The difference of two observed behaviours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::words::abi::Abi;
+use codegen::words::term::{Part, Root};
 
-use super::difference::{Difference, Severity};
-use super::fields::{Fields, elsewhere, moved, only_longer, relied, together, words_of};
-use super::grouped::grouped;
-use super::observed::{Call, Leave, Observed, Unwound, Way};
-use super::says::{each, hex, scratch};
-use super::tokens::OLDER;
+use super::case::{Case, Variation};
+use super::difference::{Difference, Found, Severity};
+use super::fields::{Fields, elsewhere, moved, only_longer, together, words_of};
+use super::merge::merged;
+use super::observed::{By, Call, End, Kind, Leave, Observed, Unwound, Way};
+use super::reading::scratch;
+use super::spot::{CallOf, CallSpot, Spot};
+use super::value::{Offset, Value};
 use super::ways::{Apart, apart};
 
 /// Instructions on both sides.
@@ -18,69 +21,42 @@ type Places = (Option<u64>, Option<u64>);
 /// What the right one does differently, the worst first, each once. Both are of one architecture, whose psABI this is.
 pub fn differences(left: &Observed, right: &Observed, abi: &'static Abi) -> Vec<Difference> {
     match apart(left, right) {
-        None => grouped(each_difference(left, right, abi, BTreeSet::new()), abi),
+        None => merged(each_difference(left, right, abi, BTreeSet::new())),
         Some(Apart { right: is_right, observed, taken, difference }) => {
             let (left, right) = if is_right { (left, &observed) } else { (&observed, right) };
-            let rest = grouped(each_difference(left, right, abi, taken), abi);
+            let rest = merged(each_difference(left, right, abi, taken));
             std::iter::once(difference).chain(rest).collect()
         }
     }
 }
 
 /// The same of two that have the same ways, but for the cases that are `done` already.
-fn each_difference(
-    left: &Observed,
-    right: &Observed,
-    abi: &'static Abi,
-    mut done: BTreeSet<String>,
-) -> Vec<Difference> {
+fn each_difference(left: &Observed, right: &Observed, abi: &'static Abi, mut done: BTreeSet<Case>) -> Vec<Difference> {
     let fields = Fields::of(left, right);
-    let told = BTreeSet::new();
-    let mut all =
-        Differ { abi, fields: &fields, told, whole_way: false, when: String::new(), by_store: false, all: Vec::new() };
-    let sides = [left, right].map(|o| (by_name(&o.path), by_name(&o.variants)));
+    let mut all = Differ { abi, fields: &fields, told: BTreeSet::new(), whole_way: false, when: None, all: Vec::new() };
+    let sides = [left, right].map(|o| Ways { paths: by_case(&o.path), variants: by_case(&o.variants) });
     // Cases in which the two go to different places: what comes on top of that is different because of it.
-    let mut parted: Vec<String> = Vec::new();
+    let mut parted: Vec<Case> = Vec::new();
     let ways = |o: &'_ Observed| o.path.iter().chain(&o.variants).map(|w| w.when.clone()).collect::<Vec<_>>();
     for when in ways(left).into_iter().chain(ways(right)) {
-        if !done.insert(when.clone()) || parted.iter().any(|case| when.starts_with(case.as_str())) {
+        if !done.insert(when.clone()) || parted.iter().any(|case| when.is_beyond(case)) {
             continue;
         }
-        // Who does not look at a thing does what it does without.
-        let find = |(paths, variants): &(BTreeMap<&str, &Way>, BTreeMap<&str, &Way>), when: &str| -> Option<Way> {
-            let mut key = when;
-            loop {
-                if let Some(way) = paths.get(key).or_else(|| variants.get(key)) {
-                    return Some((*way).clone());
-                }
-                // The same word, where a layout has another number for it.
-                let alike = |other: &&&str| place_of(other) == place_of(key) && place_of(key).contains('[');
-                let others: BTreeSet<&&str> = paths.keys().chain(variants.keys()).filter(alike).collect();
-                if let (Some(other), 1) = (others.first(), others.len()) {
-                    return paths.get(**other).or_else(|| variants.get(**other)).map(|way| (*way).clone());
-                }
-                match key.rsplit_once(", and ") {
-                    Some((base, _)) => key = base,
-                    None => return paths.get("plainly").map(|way| (*way).clone()),
-                }
-            }
-        };
         // A store to a field that lies elsewhere is compared with one to where it lies.
         let Some(there) = fields.there(&when) else { continue };
-        let (Some(l), Some(r)) = (find(&sides[0], &when), find(&sides[1], &there)) else { continue };
+        let (Some(l), Some(r)) = (sides[0].find(&when), sides[1].find(&there)) else { continue };
+        let by_store = l.when.is_by_store() || r.when.is_by_store();
         // A store to a word that has moved is one to another word.
-        let store = when.rsplit_once("frame+0x").and_then(|(_, at)| u64::from_str_radix(at, 16).ok());
-        let calls = l.call.first().zip(r.call.first());
-        let from = calls.and_then(|(l, r)| moved(l, r)).filter(|_| l.by_store || r.by_store);
-        if from.zip(store).is_some_and(|(from, at)| at >= from) {
+        let from = l.call.first().zip(r.call.first()).and_then(|(l, r)| moved(l, r)).filter(|_| by_store);
+        if from.zip(when.field()).is_some_and(|(from, (_, at))| at >= from) {
             continue;
         }
-        let costs = sides.iter().all(|(paths, _)| paths.contains_key(when.as_str()));
-        if when != PLAINLY && l.parts_from(&r) {
-            parted.push(format!("{when}, and "));
+        let costs = sides.iter().all(|side| side.paths.contains_key(&when));
+        if !when.is_plain() && l.parts_from(r) {
+            parted.push(when.clone());
         }
-        (all.when, all.by_store) = (when, l.by_store || r.by_store);
-        all.way(&l, &r, costs);
+        all.when = Some(Under { case: when, by_store });
+        all.way(l, r, costs);
     }
     all.whole(left, right);
     let mut all = all.all;
@@ -88,293 +64,299 @@ fn each_difference(
     all
 }
 
-/// A case without the numbers in brackets.
-fn place_of(case: &str) -> String {
-    let (mut out, mut depth, mut rest) = (String::new(), 0_usize, case);
-    while let Some(c) = rest.chars().next() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        let number = rest.strip_prefix("0x").filter(|_| depth > 0);
-        rest = match number {
-            Some(digits) => digits.trim_start_matches(|c: char| c.is_ascii_hexdigit()),
-            None => {
-                out.push(c);
-                rest.get(c.len_utf8()..).unwrap_or_default()
-            }
-        };
-    }
-    out
+/// The ways of a side, by what makes it go there.
+struct Ways<'o> {
+    paths: BTreeMap<&'o Case, &'o Way>,
+    variants: BTreeMap<&'o Case, &'o Way>,
 }
 
-/// Ways by what makes them go there.
-fn by_name(ways: &[Way]) -> BTreeMap<&str, &Way> {
-    ways.iter().map(|way| (way.when.as_str(), way)).collect()
+impl<'o> Ways<'o> {
+    /// What it does in a case: who does not look at a thing does what it does without.
+    fn find(&self, when: &Case) -> Option<&'o Way> {
+        let of = |case: &Case| self.paths.get(case).or_else(|| self.variants.get(case)).copied();
+        let mut key = when.clone();
+        loop {
+            if let Some(way) = of(&key) {
+                return Some(way);
+            }
+            // The same word, where a layout has another number for it.
+            let others = self.paths.keys().chain(self.variants.keys()).filter(|other| other.is_alike(&key));
+            let others: BTreeSet<&&Case> = others.collect();
+            if let (Some(other), 1) = (others.first(), others.len()) {
+                return of(other);
+            }
+            key = key.base()?;
+        }
+    }
+}
+
+fn by_case(ways: &[Way]) -> BTreeMap<&Case, &Way> {
+    ways.iter().map(|way| (&way.when, way)).collect()
+}
+
+/// The case that is compared.
+struct Under {
+    case: Case,
+    /// A called function brings it about, by a store, on one side at least.
+    by_store: bool,
 }
 
 struct Differ<'a> {
     abi: &'static Abi,
     fields: &'a Fields,
     /// Fields of which it is told that they lie elsewhere.
-    told: BTreeSet<(u64, u64)>,
+    told: BTreeSet<(Offset, Offset)>,
     /// The case is a way of its own on both sides.
     whole_way: bool,
-    when: String,
-    by_store: bool,
+    when: Option<Under>,
     all: Vec<Difference>,
 }
 
 impl Differ<'_> {
-    fn say(&mut self, severity: Severity, better: bool, (left, right): Places, text: String) {
+    fn say(
+        &mut self,
+        severity: Severity,
+        better: bool,
+        places: Places,
+        about: impl Into<About>,
+        was: Found,
+        is: Found,
+    ) {
+        let About(spots) = about.into();
         // What shows in any case is no handler's fault; and where a thing is 0 or stored, its name is another.
-        let (by_store, zero) = (self.by_store, self.when.ends_with(" is 0") || self.when.ends_with(" returns 0"));
-        // A bit that is set is for what tests it.
-        let plain = |text: &str| text.replace("stored+0x1", "stored");
-        let said = plain(&text);
+        let by_store = self.by_store();
+        let renamed = by_store || self.when.as_ref().is_some_and(|under| under.case.is_zero());
+        let plain = (was.without_the_bit(), is.without_the_bit());
         let same = |d: &&mut Difference| {
-            (d.severity == severity || by_store)
-                && (plain(&d.text) == said
-                    || (zero || by_store) && (d.left, d.right) == (left, right) && subject(&d.text) == subject(&text))
+            d.spots == spots
+                && (d.severity == severity || by_store)
+                && ((d.was.without_the_bit(), d.is.without_the_bit()) == plain
+                    || renamed && places != (None, None) && (d.left, d.right) == places)
         };
+        let case = self.when.as_ref().map(|under| under.case.clone());
         if let Some(known) = self.all.iter_mut().find(same) {
-            known.when.push(self.when.clone());
+            known.when.extend(case);
             return;
         }
-        let when = if self.when.is_empty() { Vec::new() } else { vec![self.when.clone()] };
-        self.all.push(Difference { severity, better, when, text, left, right });
+        let (left, right) = places;
+        self.all.push(Difference { spots, severity, better, when: case.into_iter().collect(), was, is, left, right });
+    }
+
+    fn by_store(&self) -> bool {
+        self.when.as_ref().is_some_and(|under| under.by_store)
     }
 
     /// What concerns the traced code; where a handler's store has brought it about, the handler.
     fn traced(&self) -> Severity {
-        if self.by_store { Severity::BreaksHandlers } else { Severity::BreaksTracedCode }
+        if self.by_store() { Severity::BreaksHandlers } else { Severity::BreaksTracedCode }
     }
 
     fn whole(&mut self, left: &Observed, right: &Observed) {
-        self.when.clear();
+        self.when = None;
         if left.landing_pad != right.landing_pad {
-            let list = |all: &[&str]| match all {
-                [] => "no landing pad".to_owned(),
-                all => format!("a landing pad for {}", all.join(" and ")),
-            };
-            let text = format!("begins with {}; it was {}", list(&right.landing_pad), list(&left.landing_pad));
             let better = left.landing_pad.iter().all(|what| right.landing_pad.contains(what));
-            self.say(Severity::BreaksTracedCode, better, (Some(0), Some(0)), text);
+            let [was, is] = [left, right].map(|o| Found::Names(o.landing_pad.clone()));
+            self.say(Severity::BreaksTracedCode, better, (Some(0), Some(0)), Spot::LandingPad, was, is);
         }
         if left.returned_to != right.returned_to {
-            let fate = if right.returned_to { "ends there now" } else { "goes on with what lies before it" };
-            let text = format!("an unwinder that takes its start for a return address {fate}");
-            self.say(Severity::BreaksTools, right.returned_to, (None, None), text);
+            let [was, is] = [left, right].map(|o| Found::Is(o.returned_to));
+            self.say(Severity::BreaksTools, right.returned_to, (None, None), Spot::ReturnedTo, was, is);
         }
         if left.bytes != right.bytes {
-            let text = format!("{} bytes of code; it was {}", right.bytes, left.bytes);
-            self.say(Severity::CostOnly, right.bytes < left.bytes, (None, None), text);
+            let [was, is] = [left, right].map(|o| Found::Number(o.bytes));
+            self.say(Severity::CostOnly, right.bytes < left.bytes, (None, None), Spot::Bytes, was, is);
         }
     }
 
     fn way(&mut self, left: &Way, right: &Way, costs: bool) {
         self.whole_way = costs;
         self.leave(&left.leave, &right.leave);
-        if left.leave.ends && right.leave.ends {
+        if left.leave.ends() && right.leave.ends() {
             self.returns(left, right);
             self.calls(left, right);
             self.unwind(&left.unwind, &right.unwind);
         }
-        for (what, l, r) in [
-            ("use memory below SP, which an interrupt may overwrite", &left.below, &right.below),
-            ("use memory by an SP that the hardware refuses", &left.crooked, &right.crooked),
-            ("are executed by mistake behind a call that does not return there", &left.astray, &right.astray),
+        for (spot, l, r) in [
+            (Spot::Below, &left.below, &right.below),
+            (Spot::Crooked, &left.crooked, &right.crooked),
+            (Spot::Astray, &left.astray, &right.astray),
         ] {
             if l.is_empty() != r.is_empty() {
-                let some = if r.is_empty() { "no instructions" } else { "instructions" };
                 let places = (l.first().copied(), r.first().copied());
-                self.say(Severity::BreaksTracedCode, r.is_empty(), places, format!("{some} {what}"));
+                let [was, is] = [l, r].map(|all| Found::Is(!all.is_empty()));
+                self.say(Severity::BreaksTracedCode, r.is_empty(), places, spot, was, is);
             }
         }
         let numbers = [
-            ("instructions executed", left.instructions as u64, right.instructions as u64),
-            ("bytes of stack", left.stack, right.stack),
+            (Spot::Instructions, left.instructions as u64, right.instructions as u64),
+            (Spot::Stack, left.stack, right.stack),
         ];
-        for (what, l, r) in numbers.into_iter().filter(|(_, l, r)| costs && l != r) {
-            self.say(Severity::CostOnly, r < l, (None, None), format!("{r} {what}; it was {l}"));
+        for (spot, l, r) in numbers.into_iter().filter(|(_, l, r)| costs && l != r) {
+            self.say(Severity::CostOnly, r < l, (None, None), spot, Found::Number(l), Found::Number(r));
         }
     }
 
     fn leave(&mut self, left: &Leave, right: &Leave) {
         let (traced, places) = (self.traced(), (Some(left.at), Some(right.at)));
-        match (left.ends, right.ends) {
-            (true, false) => return self.say(traced, false, places, format!("does not come back: {}", right.to)),
-            (false, true) => return self.say(traced, true, places, format!("comes back now, to {}", right.to)),
-            (false, false) => return,
-            (true, true) => {}
-        }
-        if left.to != right.to {
-            self.say(traced, false, places, format!("goes to {}; it went to {}", right.to, left.to));
+        let (End::Goes { to: l, by: l_by }, End::Goes { to: r, by: r_by }) = (&left.end, &right.end) else {
+            let found = |leave: &Leave| leave.to().map_or(Found::End(leave.end.clone()), |to| Found::Value(to.clone()));
+            if left.ends() != right.ends() {
+                self.say(traced, right.ends(), places, Spot::To, found(left), found(right));
+            }
+            return;
+        };
+        if l != r {
+            self.say(traced, false, places, Spot::To, value(l), value(r));
         }
         if left.sp != right.sp {
-            self.say(traced, false, places, format!("leaves SP at {}; it was {}", right.sp, left.sp));
+            self.say(traced, false, places, Spot::Sp, value(&left.sp), value(&right.sp));
         }
-        if left.by != right.by {
-            self.say(traced, false, places, format!("leaves by {}; it was {}", right.by, left.by));
+        if l_by != r_by {
+            self.say(traced, false, places, Spot::By, Found::By(*l_by), Found::By(*r_by));
         }
         if left.trap != right.trap {
-            let text =
-                if right.trap { "a trap follows the last branch now" } else { "no trap follows the last branch now" };
-            self.say(Severity::BreaksTracedCode, right.trap, places, text.to_owned());
+            let [was, is] = [left, right].map(|leave| Found::Is(leave.trap));
+            self.say(Severity::BreaksTracedCode, right.trap, places, Spot::Trap, was, is);
         }
         self.registers(left, right);
         if left.flags != right.flags {
-            self.say(
-                traced,
-                right.flags,
-                places,
-                format!("flags are {} now", if right.flags { "kept" } else { "lost" }),
-            );
+            let [was, is] = [left, right].map(|leave| Found::Is(leave.flags));
+            self.say(traced, right.flags, places, Spot::Flags, was, is);
         }
         if !left.flags && !right.flags && left.flags_follow != right.flags_follow {
-            let some = if right.flags_follow { "now" } else { "not any more" };
-            self.say(traced, false, places, format!("flags are what the call stored, {some}"));
+            let [was, is] = [left, right].map(|leave| Found::Is(leave.flags_follow));
+            self.say(traced, false, places, Spot::FlagsFollow, was, is);
         }
         let lists = [(&left.vectors, &right.vectors), (&left.control, &right.control), (&left.unclear, &right.unclear)];
         for (l, r) in lists {
-            let (lost, kept) = (only(r, l), only(l, r));
-            for (names, fate, better) in [(lost, "lost", false), (kept, "kept", true)] {
-                if !names.is_empty() {
-                    self.say(traced, better, places, format!("{} {fate} now", names.join(" ")));
-                }
+            for (names, better) in [(only(r, l), false), (only(l, r), true)] {
+                self.kept(traced, better, places, names.into_iter().map(Spot::Kept).collect());
             }
         }
-        each(&left.memory, &right.memory, "as it was", |at, l, r| {
-            self.say(traced, r == "as it was", places, format!("the caller's word [stack+{at}] is {r}; it was {l}"));
+        each(&left.memory, &right.memory, |at, l, r| {
+            self.say(traced, r == Found::Nothing, places, Spot::CallerWord(*at), l, r);
         });
-        each(&left.elsewhere, &right.elsewhere, "left alone", |at, l, r| {
-            self.say(traced, r == "left alone", places, format!("memory: {at} is {r}; it was {l}"));
+        each(&left.elsewhere, &right.elsewhere, |at, l, r| {
+            self.say(traced, r == Found::Nothing, places, Spot::Memory(at.clone()), l, r);
         });
+    }
+
+    /// What is kept, or not any more, of several alike; nothing, if there are none.
+    fn kept(&mut self, severity: Severity, better: bool, places: Places, spots: Vec<Spot>) {
+        if !spots.is_empty() {
+            self.say(severity, better, places, About(spots), Found::Is(!better), Found::Is(better));
+        }
     }
 
     fn registers(&mut self, left: &Leave, right: &Leave) {
         let (traced, scratch) = (self.traced(), scratch(self.abi));
         let names: BTreeSet<&'static str> = left.changed.keys().chain(right.changed.keys()).copied().collect();
-        let zero = self.when.strip_suffix(" is 0").and_then(|when| when.rsplit(", and ").next().map(str::to_owned));
+        let zero = match self.when.as_ref().and_then(|under| under.case.last()) {
+            Some(Variation::Zero(value)) => value.register(),
+            _ => None,
+        };
         // What was 0 at the entry may be so again by chance.
-        for name in names.into_iter().filter(|name| zero.as_deref() != Some(*name)) {
+        for name in names.into_iter().filter(|name| zero != Some(*name)) {
             let places = (left.writers.get(name).copied(), right.writers.get(name).copied());
             let free = self.abi.find(name).is_none_or(|reg| scratch.contains(reg));
+            let spot = Spot::Register(name);
             match (left.changed.get(name), right.changed.get(name)) {
-                (None, Some(now)) => {
-                    self.say(traced, false, places, format!("{name} is lost now: it holds {now}"));
-                }
+                (None, Some(now)) => self.say(traced, false, places, spot, Found::Nothing, value(now)),
                 (Some(was), None) => {
-                    // A second result is what a call leaves, more often than not.
-                    let second = self
-                        .abi
-                        .rets
-                        .iter()
-                        .skip(1)
-                        .any(|reg| was.starts_with(&format!("{} of call", self.abi.name(*reg))));
-                    let better = !relied(was) || free || second;
-                    self.say(traced, better, places, format!("{name} is as it was at the entry now; it held {was}"));
+                    let better = !was.is_relied_on() || free || self.is_second_result(was);
+                    self.say(traced, better, places, spot, value(was), Found::Nothing);
                 }
-                (Some(was), Some(now)) if was != now && relied(was) && !free => {
-                    self.say(traced, false, places, format!("{name} holds {now}; it held {was}"));
+                (Some(was), Some(now)) if was != now && was.is_relied_on() && !free => {
+                    self.say(traced, false, places, spot, value(was), value(now));
                 }
                 _ => {}
             }
         }
     }
 
+    /// A second result is what a call leaves, more often than not.
+    fn is_second_result(&self, value: &Value) -> bool {
+        let second = self.abi.rets.iter().skip(1);
+        matches!(value.term().root, Root::Left(_, reg) if value.term().part == Part::All && second.copied().any(|r| r == reg))
+    }
+
     /// Calls and returns that pair.
     fn returns(&mut self, left: &Way, right: &Way) {
         let (l, r) = (left.mispaired.len(), right.mispaired.len());
         let places = (left.mispaired.first().copied(), right.mispaired.first().copied());
+        let [was, is] = [l, r].map(|n| Found::Number(n as u64));
         if l != r {
-            let text = format!("returns elsewhere than behind their call: {r}; it was {l}");
-            self.say(Severity::BreaksTracedCode, r < l, places, text);
+            self.say(Severity::BreaksTracedCode, r < l, places, Spot::Mispaired, was, is);
         }
-        let list = |all: &[String]| if all.is_empty() { "nowhere".to_owned() } else { all.join(", then ") };
         let places = (Some(left.leave.at), Some(right.leave.at));
-        if left.beyond != right.beyond && left.leave.to == right.leave.to {
-            let text = format!(
-                "returns for calls from before the entry go to {}; they went to {}",
-                list(&right.beyond),
-                list(&left.beyond)
-            );
-            self.say(Severity::BreaksTracedCode, false, places, text);
+        if left.beyond != right.beyond && left.leave.to() == right.leave.to() {
+            let [was, is] = [left, right].map(|way| Found::Values(way.beyond.clone()));
+            self.say(Severity::BreaksTracedCode, false, places, Spot::Beyond, was, is);
         }
         if left.unreturned != right.unreturned {
-            let text = format!("calls without a return: {}; it was {}", right.unreturned, left.unreturned);
-            self.say(Severity::BreaksTracedCode, right.unreturned < left.unreturned, places, text);
+            let [was, is] = [left, right].map(|way| Found::Number(way.unreturned as u64));
+            let better = right.unreturned < left.unreturned;
+            self.say(Severity::BreaksTracedCode, better, places, Spot::Unreturned, was, is);
         }
     }
 
     fn calls(&mut self, left: &Way, right: &Way) {
         if left.call.len() != right.call.len() {
-            let names = |w: &Way| w.call.iter().map(|c| c.callee.as_str()).collect::<Vec<_>>().join(", ");
-            let names = |w: &Way| if w.call.is_empty() { "nothing".to_owned() } else { names(w) };
-            let text = format!("calls {}; it called {}", names(right), names(left));
-            return self.say(Severity::BreaksHandlers, false, (None, None), text);
+            let [was, is] =
+                [left, right].map(|way| Found::Values(way.call.iter().map(|call| call.callee.clone()).collect()));
+            return self.say(Severity::BreaksHandlers, false, (None, None), Spot::Calls, was, is);
         }
-        for (n, (l, r)) in (1..).zip(left.call.iter().zip(&right.call)) {
-            self.call(&if left.call.len() == 1 { "the call".to_owned() } else { format!("call {n}") }, l, r);
+        let alone = left.call.len() == 1;
+        for (number, (l, r)) in (1..).zip(left.call.iter().zip(&right.call)) {
+            self.call(CallOf { number, alone }, l, r);
         }
     }
 
-    fn call(&mut self, which: &str, left: &Call, right: &Call) {
+    fn call(&mut self, which: CallOf, left: &Call, right: &Call) {
         let handlers = Severity::BreaksHandlers;
         let places = (Some(left.at), Some(right.at));
+        let of = |spot| Spot::Call(which, spot);
         if left.callee != right.callee {
-            self.say(handlers, false, places, format!("{which} is of {}; it was of {}", right.callee, left.callee));
+            self.say(handlers, false, places, of(CallSpot::Callee), value(&left.callee), value(&right.callee));
         }
         if left.by != right.by {
-            self.say(
-                Severity::CostOnly,
-                right.by == "a call",
-                places,
-                format!("{which} is {}; it was {}", right.by, left.by),
-            );
+            let better = right.by == By { kind: Kind::Call, inside: None };
+            self.say(Severity::CostOnly, better, places, of(CallSpot::By), Found::By(left.by), Found::By(right.by));
         }
-        for (l, r, whatever) in [
-            (left.aligned, right.aligned, "whatever it was at the site"),
-            (left.usually_aligned, right.usually_aligned, "where the caller aligns it as C does"),
+        for (spot, l, r) in [
+            (CallSpot::Aligned, left.aligned, right.aligned),
+            (CallSpot::UsuallyAligned, left.usually_aligned, right.usually_aligned),
         ] {
             // Of the other runs it is not known what it is with another SP.
             if l != r && self.whole_way {
-                let text = format!("at {which} SP is a multiple of {r}, {whatever}; it was one of {l}");
-                self.say(handlers, r > l, places, text);
+                self.say(handlers, r > l, places, of(spot), Found::Number(l), Found::Number(r));
             }
         }
-        each(&left.argument, &right.argument, AS_IT_WAS, |reg, l, r| {
+        let abi = self.abi;
+        each(&left.argument, &right.argument, |reg, l, r| {
             // Who gets a pointer to what was saved does not look at what is left in the registers behind the arguments.
-            let given = |call: &Call| call.pointer.is_some() && !call.given(self.abi).contains(&reg);
+            let given = |call: &Call| call.pointer.is_some() && !call.given(abi).contains(reg);
             if given(left) && given(right) {
                 return;
             }
             let places = (left.writers.get(reg).copied().or(places.0), right.writers.get(reg).copied().or(places.1));
-            self.say(handlers, false, places, format!("{which} gets {r} in {reg}; it got {l}"));
+            self.say(handlers, false, places, of(CallSpot::Argument(reg)), l, r);
         });
-        each(&left.stack, &right.stack, "nothing of the caller's", |at, l, r| {
-            self.say(handlers, false, places, format!("{which} gets {r} at [sp+{at}]; it got {l}"));
+        each(&left.stack, &right.stack, |at, l, r| {
+            self.say(handlers, false, places, of(CallSpot::StackArgument(*at)), l, r);
         });
-        for (l, r, what) in [
-            (&left.vectors, &right.vectors, "an argument lost"),
-            (&left.flags, &right.flags, "set, which C wants clear"),
-        ] {
-            let (worse, better) = (only(r, l), only(l, r));
-            if !worse.is_empty() {
-                self.say(handlers, false, places, format!("at {which} {} {what}", worse.join(" ")));
-            }
-            if !better.is_empty() {
-                self.say(handlers, true, places, format!("at {which} {} no longer {what}", better.join(" ")));
+        type Named = fn(&'static str) -> CallSpot;
+        let lists: [(_, _, Named); 2] =
+            [(&left.vectors, &right.vectors, CallSpot::Vector), (&left.flags, &right.flags, CallSpot::Flag)];
+        for (l, r, spot) in lists {
+            for (names, better) in [(only(r, l), false), (only(l, r), true)] {
+                self.kept(handlers, better, places, names.into_iter().map(|name| of(spot(name))).collect());
             }
         }
         if left.chain != right.chain {
-            let text = format!(
-                "frame pointers at {which} lead to {}; they led to {}",
-                right.chain.join(", "),
-                left.chain.join(", ")
-            );
-            self.say(Severity::BreaksTools, right.chain.len() > left.chain.len(), places, text);
+            let better = right.chain.len() > left.chain.len();
+            let [was, is] = [left, right].map(|call| Found::Chain(call.chain.clone()));
+            self.say(Severity::BreaksTools, better, places, of(CallSpot::Chain), was, is);
         }
         if left.pointer.is_some() && right.pointer.is_some() {
             self.frame(which, left, right);
@@ -382,45 +364,40 @@ impl Differ<'_> {
     }
 
     /// What the callee finds in the words that it has a pointer to.
-    fn frame(&mut self, which: &str, left: &Call, right: &Call) {
+    fn frame(&mut self, which: CallOf, left: &Call, right: &Call) {
         if left.frame == right.frame {
             return;
         }
-        let words = words_of;
-        if only_longer(&words(left), &words(right)) {
-            let (l, r) = (words(left).len() * 8, words(right).len() * 8);
-            let text = format!("the words of {which} up to the caller's are {r} bytes; they were {l}");
-            return self.say(Severity::LayoutOnly, false, (None, None), text);
+        let of = |spot| Spot::Call(which, spot);
+        if only_longer(&words_of(left), &words_of(right)) {
+            let [was, is] = [left, right].map(|call| Found::Number(words_of(call).len() as u64 * 8));
+            return self.say(Severity::LayoutOnly, false, (None, None), of(CallSpot::FrameBytes), was, is);
         }
-        let elsewhere: BTreeMap<u64, u64> =
+        let elsewhere: BTreeMap<Offset, Offset> =
             elsewhere(left, right).into_iter().filter(|moved| !self.told.contains(moved)).collect();
         for run in together(&elsewhere) {
             self.told.extend(&run);
-            let names: Vec<&str> =
-                run.iter().map(|(l, _)| left.frame.get(&hex(*l)).map_or("", String::as_str)).collect();
-            let Some((l, r)) = run.first().map(|(l, r)| (hex(*l), hex(*r))) else { continue };
+            let words: Vec<Value> = run.iter().filter_map(|(l, _)| left.frame.get(l).cloned()).collect();
+            let Some(&(l, r)) = run.first() else { continue };
             let places = (left.slots.get(&l).copied(), right.slots.get(&r).copied());
-            let text = match names.as_slice() {
-                [name] => format!("{name} is at frame+{r} at {which}; it was at frame+{l}"),
-                all => {
-                    format!("{} are from frame+{r} on at {which}; they were from frame+{l} on", all.join(" "))
-                }
-            };
-            self.say(Severity::BreaksHandlers, false, places, text);
+            let (was, is) = (Found::At(l, words.clone()), Found::At(r, words));
+            let spots = run.iter().map(|(l, _)| of(CallSpot::Moved(*l))).collect();
+            self.say(Severity::BreaksHandlers, false, places, About(spots), was, is);
         }
-        each(&left.frame, &right.frame, NOT_ITS, |at, l, r| {
+        each(&left.frame, &right.frame, |at, l, r| {
             // Said by name already.
-            let (from, to) = self.fields.moved(at);
-            if from || to && !relied(l) {
+            let (from, to) = self.fields.moved(*at);
+            let [was, is] = [left, right].map(|call| call.frame.get(at));
+            if from || to && !was.is_some_and(Value::is_relied_on) {
                 return;
             }
-            let severity = if l == OLDER || l == NOT_ITS { Severity::LayoutOnly } else { Severity::BreaksHandlers };
-            if (l, r) == (NOT_ITS, OLDER) {
+            let older = |word: Option<&Value>| word.is_some_and(Value::is_older);
+            let severity = if was.is_none() || older(was) { Severity::LayoutOnly } else { Severity::BreaksHandlers };
+            if was.is_none() && older(is) {
                 return;
             }
             let places = (left.slots.get(at).copied(), right.slots.get(at).copied());
-            let place = if at.starts_with('-') { format!("frame{at}") } else { format!("frame+{at}") };
-            self.say(severity, false, places, format!("{place} at {which} is {r}; it was {l}"));
+            self.say(severity, false, places, of(CallSpot::Word(*at)), l, r);
         });
     }
 
@@ -431,8 +408,8 @@ impl Differ<'_> {
             return;
         }
         if left.is_empty() != right.is_empty() {
-            let text = if right.is_empty() { "there is no unwind table now" } else { "there is an unwind table now" };
-            return self.say(tools, left.is_empty(), (None, None), text.to_owned());
+            let [was, is] = [left, right].map(|all| Found::Is(!all.is_empty()));
+            return self.say(tools, left.is_empty(), (None, None), Spot::UnwindTable, was, is);
         }
         let [l, r] = [left, right].map(|all| all.iter().map(Unwound::state).collect::<Vec<_>>());
         if l == r {
@@ -441,38 +418,49 @@ impl Differ<'_> {
         let (mut worse, mut better) = (false, false);
         for u in right.iter().filter(|u| !l.contains(&u.state())) {
             worse = true;
-            self.say(
-                tools,
-                false,
-                (None, Some(u.from)),
-                format!("an interrupt at {} is unwound {}", range(u), found(u)),
-            );
+            self.say(tools, false, (None, Some(u.from)), Spot::Unwind, Found::Nothing, Found::Unwound(u.clone()));
         }
         for u in left.iter().filter(|u| !worse && !r.contains(&u.state())) {
             better = true;
-            let text = format!("no interrupt is unwound {} any more; at {} it was", found(u), range(u));
-            self.say(tools, true, (Some(u.from), None), text);
+            self.say(tools, true, (Some(u.from), None), Spot::Unwind, Found::Unwound(u.clone()), Found::Nothing);
         }
         if !worse && !better {
             let at =
                 right.iter().zip(left).find(|(r, l)| r.state() != l.state()).map(|(r, l)| (Some(l.from), Some(r.from)));
-            let places = at.unwrap_or_default();
-            self.say(tools, false, places, "what an interrupt is unwound to changes elsewhere".to_owned());
+            self.say(tools, false, at.unwrap_or_default(), Spot::Unwind, Found::Nothing, Found::Nothing);
         }
     }
 }
 
-/// The run in which nothing is unusual.
-const PLAINLY: &str = "plainly";
+/// What is different alike.
+struct About(Vec<Spot>);
 
-const NOT_ITS: &str = "not the frame's";
+impl From<Spot> for About {
+    fn from(spot: Spot) -> About {
+        About(vec![spot])
+    }
+}
 
-const AS_IT_WAS: &str = "what it held before";
+fn value(value: &Value) -> Found {
+    Found::Value(value.clone())
+}
+
+/// What differs in two tables.
+fn each<K: Ord>(left: &BTreeMap<K, Value>, right: &BTreeMap<K, Value>, mut say: impl FnMut(&K, Found, Found)) {
+    let keys: BTreeSet<&K> = left.keys().chain(right.keys()).collect();
+    for key in keys {
+        let (l, r) = (left.get(key), right.get(key));
+        if l != r {
+            let [was, is] = [l, r].map(|side| side.map_or(Found::Nothing, value));
+            say(key, was, is);
+        }
+    }
+}
 
 impl Way {
     /// Does it go elsewhere than the other one, or call another number of functions?
     fn parts_from(&self, other: &Way) -> bool {
-        let [l, r] = [self, other].map(|way| (&way.leave.to, &way.leave.sp, way.leave.ends, way.call.len()));
+        let [l, r] = [self, other].map(|way| (way.leave.to(), &way.leave.sp, way.call.len()));
         l != r
     }
 }
@@ -481,66 +469,12 @@ impl Call {
     /// The argument registers up to the last one that was given something.
     fn given(&self, abi: &Abi) -> Vec<&'static str> {
         let names: Vec<&'static str> = abi.args.iter().map(|reg| abi.name(*reg)).collect();
-        let meant = |value: &String| relied(value) || value.starts_with("&frame") || value.parse::<i64>().is_ok();
+        let meant = |value: &Value| value.is_relied_on() || value.term().is_small();
         let last = names.iter().rposition(|name| self.argument.get(name).is_some_and(meant));
         names.into_iter().take(last.map_or(0, |last| last + 1)).collect()
     }
 }
 
-/// What a sentence is about: its words but for the values.
-fn subject(text: &str) -> &str {
-    let ends = [" is ", " gets ", " holds ", " goes to ", " lead to ", ": it holds "];
-    let end = ends.iter().filter_map(|end| text.find(end)).min();
-    end.and_then(|end| text.get(..end)).unwrap_or(text)
-}
-
-fn range(u: &Unwound) -> String {
-    if u.from == u.to { format!("+{:#x}", u.from) } else { format!("+{:#x} .. +{:#x}", u.from, u.to) }
-}
-
-fn found(u: &Unwound) -> String {
-    let lost = if u.lost.is_empty() { String::new() } else { format!(", with another {}", u.lost.join(" ")) };
-    match u.returns.as_str() {
-        "nothing" => "by no entry of the table".to_owned(),
-        returns => {
-            let column = if u.known_column { "" } else { ", which is in a column that unwinders lack" };
-            let call = if u.looked_up { ", itself" } else { ", behind a call" };
-            format!("to {returns}{call}{column}, with CFA at {}{lost}", u.cfa)
-        }
-    }
-}
-
 fn only(these: &[&'static str], those: &[&'static str]) -> Vec<&'static str> {
     these.iter().filter(|name| !those.contains(name)).copied().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_is_layout_and_a_moved_word_is_not() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert!(only_longer(&words("rdi rsi pc"), &words("rdi rsi older older pc")));
-        assert!(only_longer(&words("rdi rsi older pc"), &words("rdi rsi pc")));
-        assert!(!only_longer(&words("rdi rsi pc"), &words("rdi older rsi pc x")));
-        assert!(!only_longer(&words("rdi rsi"), &words("rdi rbp")));
-        assert!(!only_longer(&words("older rdi pc"), &words("rdi pc")));
-    }
-
-    #[test]
-    fn cases_are_alike_but_for_numbers_in_brackets() {
-        assert_eq!(place_of("[[x30-0x10]+0xd0] is 0"), place_of("[[x30-0x8]+0xc0] is 0"));
-        assert_ne!(place_of("call 1 stores to frame+0x048"), place_of("call 1 stores to frame+0x040"));
-    }
-
-    #[test]
-    fn nobody_relies_on_what_a_call_left() {
-        for value in ["r10 as call 1 left it", "&stack-0x10", "older", "-3"] {
-            assert!(!relied(value), "{value}");
-        }
-        for value in ["rdi", "[stack+0x8]", "rax of call 1", "what call 1 stored"] {
-            assert!(relied(value), "{value}");
-        }
-    }
 }

@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::case::Case;
+use super::observed::{By, End, Link, Unwound};
+use super::spot::Spot;
+use super::value::{Offset, Value};
+
 /// Whom a difference concerns; the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -58,18 +63,109 @@ impl Severity {
 }
 
 /// One thing that is different.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
+    /// What it is about: several things, where all are different alike.
+    pub spots: Vec<Spot>,
     /// Whom it concerns.
     pub severity: Severity,
     /// The right one does it better: what it keeps or promises is more.
     pub better: bool,
-    /// The cases in which it shows.
-    pub when: Vec<String>,
-    /// What it is.
-    pub text: String,
+    /// The cases in which it shows; none if it is no matter of a run.
+    pub when: Vec<Case>,
+    /// What the left one does.
+    pub was: Found,
+    /// What the right one does.
+    pub is: Found,
     /// The offset of the left one's instruction, where there is one.
     pub left: Option<u64>,
     /// The offset of the right one's instruction.
     pub right: Option<u64>,
+}
+
+/// What was found at a spot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Found {
+    /// Nothing of its own: it is as it was at the entry, or not there.
+    Nothing,
+    /// It is so, or not.
+    Is(bool),
+    /// So many.
+    Number(u64),
+    /// A value.
+    Value(Value),
+    /// Several, in order.
+    Values(Vec<Value>),
+    /// Words of a list, such as what a landing pad lets land.
+    Names(Vec<&'static str>),
+    /// A branch.
+    By(By),
+    /// What frame pointers lead to.
+    Chain(Vec<Link>),
+    /// How a way ends.
+    End(End),
+    /// What an unwinder finds, from one offset to another.
+    Unwound(Unwound),
+    /// Words of a frame, the first of them at this offset.
+    At(Offset, Vec<Value>),
+}
+
+impl Found {
+    /// The same where the lowest bit of what was stored is set: that is for what tests it.
+    pub(super) fn without_the_bit(&self) -> Found {
+        let plain = |value: &Value| value.without_the_bit().into_owned();
+        match self {
+            Found::Value(value) => Found::Value(plain(value)),
+            Found::Values(all) => Found::Values(all.iter().map(plain).collect()),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Difference {
+    /// What names it from one run of the tool to the next: the spots, such as `leave.rax`, `call1.frame+0x78`.
+    pub fn ids(&self) -> Vec<String> {
+        self.spots.iter().map(Spot::to_string).collect()
+    }
+}
+
+/// A difference as programs see it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename = "Difference")]
+struct Told<'d> {
+    /// Its names, for `--only`, `--ignore` and baselines: one for each thing that is different alike.
+    ids: Vec<String>,
+    /// Whom it concerns.
+    severity: Severity,
+    /// The right one does it better: what it keeps or promises is more.
+    better: bool,
+    /// The cases in which it shows; none if it is no matter of a run.
+    when: &'d [Case],
+    /// What the left one does, in the terms of contracts; null where nothing of its own is there.
+    was: &'d Found,
+    /// What the right one does.
+    is: &'d Found,
+    /// The offset of the left one's instruction, where there is one.
+    left: Option<u64>,
+    /// The offset of the right one's instruction.
+    right: Option<u64>,
+}
+
+impl Serialize for Difference {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Difference { severity, better, left, right, .. } = *self;
+        let (was, is) = (&self.was, &self.is);
+        Told { ids: self.ids(), severity, better, when: &self.when, was, is, left, right }.serialize(to)
+    }
+}
+
+impl JsonSchema for Difference {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Told::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Told::json_schema(generator)
+    }
 }

@@ -2,29 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use super::case::Case;
 use super::observed::{Call, Observed};
-use super::says::hex;
-use super::tokens::OLDER;
+use super::value::{Offset, Value};
 
 /// The words from where the pointer points to, in order.
-pub(super) fn words_of(call: &Call) -> Vec<String> {
-    call.frame.iter().filter(|(at, _)| !at.starts_with('-')).map(|(_, word)| word.clone()).collect()
+pub(super) fn words_of(call: &Call) -> Vec<&Value> {
+    call.frame.range(Offset(0)..).map(|(_, word)| word).collect()
 }
 
 /// The fields of two frames that hold a thing which is in no other word, and hold it elsewhere: where they were and are.
-pub(super) fn elsewhere(left: &Call, right: &Call) -> BTreeMap<u64, u64> {
-    let named = |call: &Call| -> BTreeMap<String, Vec<u64>> {
-        let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (at, word) in call.frame.iter().filter(|(_, word)| relied(word)) {
-            // Words before the frame have a sign.
-            if let Ok(at) = u64::from_str_radix(at.trim_start_matches("0x"), 16) {
-                all.entry(word.clone()).or_default().push(at);
-            }
+pub(super) fn elsewhere(left: &Call, right: &Call) -> BTreeMap<Offset, Offset> {
+    fn named(call: &Call) -> BTreeMap<&Value, Vec<Offset>> {
+        let mut all: BTreeMap<&Value, Vec<Offset>> = BTreeMap::new();
+        for (at, word) in call.frame.range(Offset(0)..).filter(|(_, word)| word.is_relied_on()) {
+            all.entry(word).or_default().push(*at);
         }
         all
-    };
+    }
     let (l, r) = (named(left), named(right));
-    let only = |(word, l): (&String, &Vec<u64>)| match (l.as_slice(), r.get(word).map(Vec::as_slice)) {
+    let only = |(word, l): (&&Value, &Vec<Offset>)| match (l.as_slice(), r.get(*word).map(Vec::as_slice)) {
         ([l], Some([r])) if l != r => Some((*l, *r)),
         _ => None,
     };
@@ -32,10 +29,10 @@ pub(super) fn elsewhere(left: &Call, right: &Call) -> BTreeMap<u64, u64> {
 }
 
 /// Fields that lie one behind the other, before and now.
-pub(super) fn together(elsewhere: &BTreeMap<u64, u64>) -> Vec<Vec<(u64, u64)>> {
-    let mut runs: Vec<Vec<(u64, u64)>> = Vec::new();
+pub(super) fn together(elsewhere: &BTreeMap<Offset, Offset>) -> Vec<Vec<(Offset, Offset)>> {
+    let mut runs: Vec<Vec<(Offset, Offset)>> = Vec::new();
     for (&l, &r) in elsewhere {
-        match runs.last_mut().filter(|run| run.last() == Some(&(l.wrapping_sub(8), r.wrapping_sub(8)))) {
+        match runs.last_mut().filter(|run| run.last() == Some(&(Offset(l.0 - 8), Offset(r.0 - 8)))) {
             Some(run) => run.push((l, r)),
             None => runs.push(vec![(l, r)]),
         }
@@ -44,7 +41,7 @@ pub(super) fn together(elsewhere: &BTreeMap<u64, u64>) -> Vec<Vec<(u64, u64)>> {
 }
 
 /// Where fields of the frames of the plain way lie elsewhere, by the calls.
-pub(super) struct Fields(Vec<BTreeMap<u64, u64>>);
+pub(super) struct Fields(Vec<BTreeMap<Offset, Offset>>);
 
 impl Fields {
     /// Of two trampolines.
@@ -62,20 +59,18 @@ impl Fields {
     }
 
     /// Does a field of some call lie there on the left side or the right, and elsewhere on the other?
-    pub(super) fn moved(&self, at: &str) -> (bool, bool) {
-        let is = |other: &u64| hex(*other) == at;
+    pub(super) fn moved(&self, at: Offset) -> (bool, bool) {
+        let is = |other: &Offset| *other == at;
         (self.0.iter().any(|all| all.keys().any(is)), self.0.iter().any(|all| all.values().any(is)))
     }
 
     /// What the right side calls the case; none if the left one has it under another name.
-    pub(super) fn there(&self, when: &str) -> Option<String> {
-        let same = || Some(when.to_owned());
-        let Some((start, at)) = when.rsplit_once("frame+0x") else { return same() };
-        let Ok(at) = u64::from_str_radix(at, 16) else { return same() };
-        let number = start.rsplit_once("call ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
-        let Some(all) = number.and_then(|n| self.0.get(n.checked_sub(1)?)) else { return same() };
+    pub(super) fn there(&self, when: &Case) -> Option<Case> {
+        let same = || Some(when.clone());
+        let Some((call, at)) = when.field() else { return same() };
+        let Some(all) = self.0.get(usize::from(call).wrapping_sub(1)) else { return same() };
         match all.get(&at) {
-            Some(there) => Some(format!("{start}frame+{}", hex(*there))),
+            Some(there) => Some(when.with_field(*there)),
             None if all.values().any(|there| *there == at) => None,
             None => same(),
         }
@@ -83,30 +78,57 @@ impl Fields {
 }
 
 /// From which offset on the words of the frames differ only in where they are; `None` if nowhere.
-pub(super) fn moved(left: &Call, right: &Call) -> Option<u64> {
+pub(super) fn moved(left: &Call, right: &Call) -> Option<Offset> {
     let (l, r) = (words_of(left), words_of(right));
-    only_longer(&l, &r).then(|| 8 * l.iter().zip(&r).take_while(|(l, r)| l == r).count() as u64)
+    only_longer(&l, &r).then(|| Offset(8 * l.iter().zip(&r).take_while(|(l, r)| l == r).count() as i64))
 }
 
 /// Are these the same words, but for others that nobody has written, in one place and at the end? Something that is relied on
 /// lies before that place: else it is the pointer that leads elsewhere.
-pub(super) fn only_longer(left: &[String], right: &[String]) -> bool {
-    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
-    let rest = |words: &[String]| -> Vec<String> {
-        let mut rest: Vec<String> = words.iter().skip(common).skip_while(|word| *word == OLDER).cloned().collect();
-        while rest.last().is_some_and(|word| word == OLDER) {
+pub(super) fn only_longer(left: &[&Value], right: &[&Value]) -> bool {
+    fn rest<'v>(words: &[&'v Value], common: usize) -> Vec<&'v Value> {
+        let mut rest: Vec<&Value> = words.iter().skip(common).copied().skip_while(|word| word.is_older()).collect();
+        while rest.last().is_some_and(|word| word.is_older()) {
             rest.pop();
         }
         rest
-    };
-    let first = left.iter().take(common).any(|word| relied(word));
-    first && left.len() != right.len() && rest(left) == rest(right)
+    }
+    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    let first = left.iter().take(common).any(|word| word.is_relied_on());
+    first && left.len() != right.len() && rest(left, common) == rest(right, common)
 }
 
-/// Does somebody rely on a value? Not on what a call has left, nor on an address in the frame or a number.
-pub(super) fn relied(value: &str) -> bool {
-    !(value.contains(" left it")
-        || value.starts_with("&stack")
-        || value.starts_with(OLDER)
-        || value.parse::<i64>().is_ok())
+#[cfg(test)]
+mod tests {
+    use codegen::words::term::Term;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<Value> {
+        let abi = &arch::BACKENDS.iter().find(|b| b.facts().name == "x86_64").unwrap().facts().abi;
+        text.split(' ').map(|word| Value::new(Term::parse(word, abi).unwrap(), abi)).collect()
+    }
+
+    #[test]
+    fn a_gap_is_layout_and_a_moved_word_is_not() {
+        let longer = |left: &str, right: &str| {
+            let (left, right) = (words(left), words(right));
+            only_longer(&left.iter().collect::<Vec<_>>(), &right.iter().collect::<Vec<_>>())
+        };
+        assert!(longer("rdi rsi pc", "rdi rsi older older pc"));
+        assert!(longer("rdi rsi older pc", "rdi rsi pc"));
+        assert!(!longer("rdi rsi pc", "rdi older rsi pc rax"));
+        assert!(!longer("rdi rsi", "rdi rbp"));
+        assert!(!longer("older rdi pc", "rdi pc"));
+    }
+
+    #[test]
+    fn nobody_relies_on_what_a_call_left() {
+        for value in words("call1.r10 sp-0x10 older -3 low(call1.r10)") {
+            assert!(!value.is_relied_on(), "{value}");
+        }
+        for value in words("rdi [sp+0x8] call1.rax call1.stored") {
+            assert!(value.is_relied_on(), "{value}");
+        }
+    }
 }

@@ -4,16 +4,20 @@
 //! matter: a word that it read is 0, a function that it called stores a word of its frame. Where that leads it elsewhere, all is
 //! tried again from there.
 
+mod case;
 mod code;
 mod differ;
 mod difference;
 mod fields;
-mod grouped;
+mod merge;
 mod observed;
+mod reading;
 mod roles;
 mod run;
-mod says;
+mod sentence;
+mod spot;
 mod tokens;
+mod value;
 mod ways;
 
 use std::sync::Arc;
@@ -24,14 +28,18 @@ use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use link::{Access, Image, Input, SymbolKind, backend_of, examine, relocatable};
 
+pub use self::case::Case;
+use self::case::Variation;
 use self::code::Code;
 pub use self::differ::differences;
-pub use self::difference::{Difference, Severity};
-pub use self::observed::{Call, Leave, Line, Observed, Store, Unwound, Way};
+pub use self::difference::{Difference, Found, Severity};
+pub use self::observed::{Call, End, Leave, Line, Observed, Store, Unwound, Way};
+use self::reading::Reader;
 pub use self::roles::roles_of;
-use self::run::{But, End, Seen, Subject};
-use self::says::Sayer;
+use self::run::{Change, Seen, Subject};
+pub use self::spot::{Spot, is_id};
 use self::tokens::Names;
+pub use self::value::{Offset, Value};
 use crate::engine::cpu::Registers;
 
 /// Runs after which no more are tried.
@@ -106,43 +114,42 @@ struct Observer<'a> {
 impl Observer<'_> {
     fn observe(&self, symbol: String) -> Result<Observed> {
         let Subject { code, backend, image, .. } = &self.subject;
-        let says = Sayer::new(&self.subject);
+        let reader = Reader::new(&self.subject);
         let (mut path, mut variants, mut store, mut seen) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut open: Vec<(Vec<But>, String)> = vec![(Vec::new(), "plainly".to_owned())];
+        let mut open: Vec<(Vec<Change>, Case)> = vec![Default::default()];
         let mut runs = 0;
-        while let Some((buts, when)) = open.pop() {
-            let base = self.subject.run(&buts)?;
-            let lower = self.lower(&buts)?;
-            let way = says.way(when.clone(), &base, lower.as_ref());
-            path.push(way.clone());
+        while let Some((changes, when)) = open.pop() {
+            let base = self.subject.run(&changes)?;
+            let lower = self.lower(&changes)?;
+            path.push(reader.way(when.clone(), &base, lower.as_ref()));
             seen.push(base.steps.clone());
             let (mut next, mut plain) = (Vec::new(), None);
-            for (but, what) in self.variants(&says, &base, &buts) {
+            for (change, variation) in self.variants(&reader, &base, &changes) {
                 if runs == MOST {
                     break;
                 }
                 runs += 1;
-                let all = [&buts[..], std::slice::from_ref(&but)].concat();
+                let all = [&changes[..], std::slice::from_ref(&change)].concat();
                 let run = self.subject.run(&all)?;
-                let when = if buts.is_empty() { what } else { format!("{when}, and {what}") };
-                let mut other = says.way(when.clone(), &run, None);
-                other.by_store = matches!(but, But::Stores(..) | But::Clears(..));
+                let when = when.and(variation);
+                let mut other = reader.way(when.clone(), &run, None);
                 // The lowest bit of what is stored is one of the flags: they are loaded from there.
-                match but {
-                    But::Stores(call, at, 0) => plain = Some((call, at, other.leave.flag_bits)),
-                    But::Stores(call, at, 1) => {
+                match change {
+                    Change::Stores(call, at, 0) => plain = Some((call, at, other.leave.flag_bits)),
+                    Change::Stores(call, at, 1) => {
                         other.leave.flags_follow = plain == Some((call, at, other.leave.flag_bits ^ 1));
                     }
                     _ => {}
                 }
-                if let But::Stores(call, at, 0) = but {
-                    says.forget(&mut other, call, at, &run);
-                    let shows = says.shows(&other);
-                    if !shows.is_empty() && buts.is_empty() {
-                        store.push(Store { call, frame: says.place(&base, call, at), shows });
+                if let Change::Stores(call, at, 0) = change {
+                    reader.forget(&mut other, call, at, &run);
+                    let shows = reader.shows(&other);
+                    let seen = base.calls.get(usize::from(call).wrapping_sub(1));
+                    if let Some(seen) = seen.filter(|_| !shows.is_empty() && changes.is_empty()) {
+                        store.push(Store { call: call.into(), word: reader.place(&base, seen, at), shows });
                     }
                 }
-                let ends = matches!(run.end, End::At(..));
+                let ends = matches!(run.end, run::End::At(..));
                 if ends && !seen.contains(&run.steps) && all.len() <= DEPTH {
                     seen.push(run.steps.clone());
                     next.push((all, when));
@@ -173,35 +180,35 @@ impl Observer<'_> {
             path,
             store,
             variants,
-            lines: code.lines.iter().map(|l| says.line(l)).collect(),
+            lines: code.lines.iter().map(|l| reader.line(l)).collect(),
         })
     }
 
     /// The same with SP as it may be too, where there is more than one way.
-    fn lower(&self, buts: &[But]) -> Result<Option<Seen>> {
+    fn lower(&self, changes: &[Change]) -> Result<Option<Seen>> {
         let allowed = self.subject.backend.machine().entry_sp;
         let other = allowed.iter().find(|sp| **sp != allowed[0]);
-        let lower = |by: &u64| self.subject.run(&[buts, &[But::Lower(by.abs_diff(allowed[0]))]].concat());
+        let lower = |by: &u64| self.subject.run(&[changes, &[Change::Lower(by.abs_diff(allowed[0]))]].concat());
         other.map(lower).transpose()
     }
 
-    /// What could matter, and how it is called.
-    fn variants(&self, says: &Sayer, base: &Seen, buts: &[But]) -> Vec<(But, String)> {
+    /// What could matter, and how it is told.
+    fn variants(&self, reader: &Reader, base: &Seen, changes: &[Change]) -> Vec<(Change, Variation)> {
         let abi = self.subject.registers.abi;
         let mut all = Vec::new();
-        all.extend(base.reads.iter().map(|name| (But::Word(name.clone()), format!("{name} is 0"))));
+        all.extend(base.reads.iter().map(|at| (Change::Word(at.clone()), Variation::Zero(reader.content(at)))));
         for (call, n) in base.calls.iter().zip(1..) {
-            all.push((But::Returns(n), format!("call {n} returns 0")));
-            for at in says.given(base, call) {
-                let place = says.place(base, n, at);
-                all.push((But::Stores(n, at, 0), format!("call {n} stores to {place}")));
-                all.push((But::Stores(n, at, 1), format!("call {n} stores an odd number to {place}")));
-                all.push((But::Clears(n, at), format!("call {n} clears {place}")));
+            all.push((Change::Returns(n), Variation::Returns(n)));
+            for at in reader.given(base, call) {
+                let place = reader.place(base, call, at);
+                all.push((Change::Stores(n, at, 0), Variation::Stores(n, place, false)));
+                all.push((Change::Stores(n, at, 1), Variation::Stores(n, place, true)));
+                all.push((Change::Clears(n, at), Variation::Clears(n, place)));
             }
         }
         let registers = (0..abi.regs.len() as u8).map(Reg).filter(|r| *r != abi.sp && Some(*r) != abi.zero);
-        all.extend(registers.map(|r| (But::Register(r), format!("{} is 0", abi.name(r)))));
-        all.retain(|(but, _)| !buts.contains(but));
+        all.extend(registers.map(|reg| (Change::Register(reg), Variation::Zero(reader.register(reg)))));
+        all.retain(|(change, _)| !changes.contains(change));
         all
     }
 }

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use codegen::arch::site::Site;
-use codegen::words::abi::{Abi, Loc};
+use codegen::words::abi::{Abi, Loc, Reg};
+use codegen::words::term::{Part, Plus, Root, Term};
 
-use super::observed::{Observed, Way};
+use super::observed::{End, Observed, Shows, Way};
+use super::value::{Offset, Value};
 
 /// What it does in each role, in words that have the same meaning on every architecture; the roles are always the same.
 pub fn roles_of(observed: &Observed, abi: &Abi, site: &Site) -> Vec<(&'static str, Vec<String>)> {
     // The way on which most is called is what it is for.
     let most =
-        observed.path.iter().filter(|way| way.leave.ends).max_by_key(|way| (way.call.len(), way.leave.kept.len()));
+        observed.path.iter().filter(|way| way.leave.ends()).max_by_key(|way| (way.call.len(), way.leave.kept.len()));
     let Some(way) = most else { return Vec::new() };
     let says = Roles { abi, site };
     let (mut called, mut frame) = (Vec::new(), Vec::new());
@@ -24,19 +26,19 @@ pub fn roles_of(observed: &Observed, abi: &Abi, site: &Site) -> Vec<(&'static st
         }
         called.push(format!("call {n}, SP: a multiple of {}", call.aligned));
         if call.pointer.is_some() {
-            let held = call.frame.iter().filter(|(at, word)| !at.starts_with('-') && *word != "older");
+            let held = call.frame.range(Offset(0)..).filter(|(_, word)| !word.is_older());
             // Which call it is goes without saying where there is one.
             let which = if way.call.len() == 1 { String::new() } else { format!("call {n}: ") };
             frame.extend(counted(held.map(|(_, word)| says.value(word))).map(|what| format!("{which}{what}")));
         }
     }
-    let stores = observed.store.iter().flat_map(|store| &store.shows).map(|what| says.value(what));
+    let stores = observed.store.iter().flat_map(|store| &store.shows).map(|what| says.shows(what));
     vec![
         ("what is called", called),
         ("what a handler finds in its frame", frame),
         ("what a handler's stores change", counted(stores).collect()),
         ("where it goes", says.leave(way)),
-        ("what is kept", counted(way.leave.kept.iter().map(|name| says.value(name))).collect()),
+        ("what is kept", counted(way.leave.kept.iter().map(|name| says.named(name))).collect()),
         ("calls and returns", says.returns(way)),
     ]
 }
@@ -48,7 +50,10 @@ struct Roles<'a> {
 
 impl Roles<'_> {
     fn leave(&self, way: &Way) -> Vec<String> {
-        let mut all = vec![format!("to {}, by {}", self.value(&way.leave.to), way.leave.by)];
+        let mut all = match &way.leave.end {
+            End::Goes { to, by } => vec![format!("to {}, by {by}", self.value(to))],
+            End::Never { never } => vec![never.clone()],
+        };
         if !way.leave.flags {
             all.push("flags are lost".to_owned());
         }
@@ -66,39 +71,59 @@ impl Roles<'_> {
         all
     }
 
+    /// Where a stored word is found again.
+    fn shows(&self, shows: &Shows) -> String {
+        match shows {
+            Shows::Register(name) => self.named(name),
+            Shows::Argument(name, call) => format!("{} at call {call}", self.named(name)),
+            Shows::To | Shows::CallerWord(_) | Shows::Callee(_) => shows.to_string(),
+        }
+    }
+
+    fn named(&self, name: &str) -> String {
+        self.abi.find(name).map_or_else(|| name.to_owned(), |reg| self.register(reg))
+    }
+
     /// A value, with what its register or word is for.
-    fn value(&self, text: &str) -> String {
-        let end = text.find(['+', '-', ' ']).filter(|_| !text.starts_with('[')).unwrap_or(text.len());
-        let end = if text.starts_with('[') { text.find(']').map_or(end, |at| at + 1) } else { end };
-        let (name, rest) = text.split_at(end);
-        let named = |loc: Loc| match loc {
-            Loc::Reg(reg) => self.abi.name(reg).to_owned(),
-            Loc::Stack(at) => format!("[stack+{at:#x}]"),
-        };
-        if name == named(self.site.pc) {
-            return format!("pc{rest}");
+    fn value(&self, value: &Value) -> String {
+        let Term { root, add, part: Part::All } = value.term() else { return value.to_string() };
+        let plus = Plus(*add);
+        match root {
+            Root::Reg(reg) if *reg != self.abi.sp => format!("{}{plus}", self.register(*reg)),
+            Root::Content(_) if self.is_at(root, self.site.pc) => format!("pc{plus}"),
+            Root::Content(_) if self.is_at(root, self.site.parent_ip) => format!("parent_ip{plus}"),
+            Root::Frame => "the frame's address".to_owned(),
+            Root::Left(call, reg) => match self.abi.rets.iter().position(|r| r == reg) {
+                Some(n) => format!("result {n} of call {call}{plus}"),
+                None => format!("{} as call {call} left it{plus}", self.register(*reg)),
+            },
+            _ => value.to_string(),
         }
-        if name == named(self.site.parent_ip) {
-            return format!("parent_ip{rest}");
+    }
+
+    /// Is it what is there at the entry?
+    fn is_at(&self, root: &Root, loc: Loc) -> bool {
+        match (root, loc) {
+            (Root::Reg(reg), Loc::Reg(at)) => *reg == at,
+            (Root::Content(at), Loc::Stack(off)) => **at == Term::from(Root::Reg(self.abi.sp)).plus(off.into()),
+            _ => false,
         }
-        if name.starts_with("&frame") {
-            return "the frame's address".to_owned();
+    }
+
+    /// What a register is for.
+    fn register(&self, reg: Reg) -> String {
+        let abi = self.abi;
+        match abi.args.iter().position(|r| *r == reg) {
+            _ if self.is_at(&Root::Reg(reg), self.site.pc) => "pc".to_owned(),
+            _ if self.is_at(&Root::Reg(reg), self.site.parent_ip) => "parent_ip".to_owned(),
+            Some(n) => format!("argument {n}"),
+            None if reg == abi.fp => "frame pointer".to_owned(),
+            None if reg == abi.sret => "result address".to_owned(),
+            None if abi.platform.contains(reg) => "platform register".to_owned(),
+            None if abi.callee_saved.contains(reg) => "callee-saved register".to_owned(),
+            None if Some(reg) == abi.link => "link register".to_owned(),
+            None => "scratch register".to_owned(),
         }
-        let Some(reg) = self.abi.find(name) else { return text.to_owned() };
-        let position = |set: &[codegen::words::abi::Reg]| set.iter().position(|r| *r == reg);
-        let role = match (position(self.abi.args), rest.contains(" of call")) {
-            (_, true) => {
-                position(self.abi.rets).map_or_else(|| "scratch register".to_owned(), |n| format!("result {n}"))
-            }
-            (Some(n), false) => format!("argument {n}"),
-            (None, false) if reg == self.abi.fp => "frame pointer".to_owned(),
-            (None, false) if reg == self.abi.sret => "result address".to_owned(),
-            (None, false) if self.abi.platform.contains(reg) => "platform register".to_owned(),
-            (None, false) if self.abi.callee_saved.contains(reg) => "callee-saved register".to_owned(),
-            (None, false) if Some(reg) == self.abi.link => "link register".to_owned(),
-            (None, false) => "scratch register".to_owned(),
-        };
-        role + rest
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
+use codegen::words::term::{Root, Term};
 use link::{Image, PAGE, STUBS};
 use rustc_hash::FxHashMap;
 use unicorn_engine::{HookType, MemType, Prot};
 
 use super::code::{Code, Taken};
-use super::tokens::{Names, Origin, Tokens};
+use super::tokens::{Names, Tokens};
 use crate::engine::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
 
 /// Instructions after which it is called a loop.
@@ -30,19 +31,19 @@ const NOWHERE: u64 = 0x10;
 
 /// What is different in a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum But {
+pub(super) enum Change {
     /// SP is so many bytes lower at the entry.
     Lower(u64),
     /// A register is 0 at the entry.
     Register(Reg),
-    /// A word of memory, by its name, is 0.
-    Word(String),
+    /// The word of memory at this address is 0.
+    Word(Term),
     /// The call with this number returns 0.
-    Returns(usize),
+    Returns(u16),
     /// The call with this number stores so many bytes above SP: a value of its own, plus so much.
-    Stores(usize, u64, u64),
+    Stores(u16, u64, u64),
     /// The same, and it stores 0.
-    Clears(usize, u64),
+    Clears(u16, u64),
 }
 
 /// The code.
@@ -107,10 +108,10 @@ pub(super) struct Seen {
     pub calls: Vec<SeenCall>,
     pub end: End,
     pub steps: Vec<u64>,
-    /// The names of words that were read outside of the stack.
-    pub reads: Vec<String>,
-    /// What is in the words that were written outside of the stack, by their names.
-    pub writes: BTreeMap<String, u64>,
+    /// Where words are that were read outside of the stack.
+    pub reads: Vec<Term>,
+    /// What is in the words that were written outside of the stack, by where they are.
+    pub writes: BTreeMap<Term, u64>,
     pub lowest: u64,
     /// Returns that do not go behind the call that they pair with: where they are.
     pub mispaired: Vec<u64>,
@@ -134,8 +135,9 @@ struct Watch {
     code: Arc<Code>,
     registers: Registers,
     tokens: Tokens,
-    names: BTreeMap<u64, String>,
-    zero: Option<String>,
+    /// Where the words are that have values of their own, outside of the stack.
+    places: BTreeMap<u64, Term>,
+    zero: Option<Term>,
     steps: Vec<u64>,
     last: Option<Taken>,
     left: Option<u64>,
@@ -167,15 +169,16 @@ impl Subject<'_> {
     ///
     /// # Errors
     /// The emulator does not start.
-    pub(super) fn run(&self, buts: &[But]) -> Result<Seen> {
-        let lower = buts.iter().find_map(|but| if let But::Lower(by) = but { Some(*by) } else { None });
+    pub(super) fn run(&self, changes: &[Change]) -> Result<Seen> {
+        let lower = changes.iter().find_map(|change| if let Change::Lower(by) = change { Some(*by) } else { None });
         let sp = SP - lower.unwrap_or(0);
-        let zero = buts.iter().find_map(|but| if let But::Word(name) = but { Some(name.clone()) } else { None });
+        let zero =
+            changes.iter().find_map(|change| if let Change::Word(at) = change { Some(at.clone()) } else { None });
         let watch = Watch {
             code: self.code.clone(),
             registers: self.registers,
-            tokens: Tokens::default(),
-            names: BTreeMap::new(),
+            tokens: Tokens::none(self.registers.abi),
+            places: BTreeMap::new(),
             zero,
             steps: Vec::new(),
             last: None,
@@ -199,25 +202,25 @@ impl Subject<'_> {
         };
         let mut uc = load(self.backend, std::iter::once(self.image), watch)?;
         hooks(&mut uc)?;
-        self.fill(&mut uc, sp, buts)?;
+        self.fill(&mut uc, sp, changes)?;
         let before = self.registers.snapshot(&uc);
         uc.get_data_mut().gpr = before.gpr;
         let above = words(&uc, sp, ABOVE as usize);
         let mut calls = Vec::new();
-        let end = self.calls(&mut uc, &mut calls, buts);
+        let end = self.calls(&mut uc, &mut calls, changes);
         let after = self.registers.snapshot(&uc);
         uc.get_data_mut().wrote(after.gpr);
         let above = (above, words(&uc, sp, ABOVE as usize));
         let written: Vec<u64> = uc.get_data().written.iter().copied().collect();
-        let named = |at: &u64| uc.get_data().names.get(at).cloned().unwrap_or_else(|| format!("[{at:#x}]"));
-        let writes = written.iter().map(|at| (named(at), word(&uc, *at))).collect();
-        let mut reads: Vec<String> =
-            uc.get_data().read.iter().filter_map(|at| uc.get_data().names.get(at).cloned()).collect();
-        reads.sort();
+        let place = |at: &u64| uc.get_data().places.get(at).cloned().unwrap_or_else(|| Term::number(*at as i64));
+        let writes = written.iter().map(|at| (place(at), word(&uc, *at))).collect();
+        let mut reads: Vec<Term> =
+            uc.get_data().read.iter().filter_map(|at| uc.get_data().places.get(at).cloned()).collect();
+        reads.sort_by_cached_key(|place| place.show(self.registers.abi).to_string());
         reads.dedup();
         let watch = uc.get_data_mut();
         Ok(Seen {
-            tokens: std::mem::take(&mut watch.tokens),
+            tokens: std::mem::replace(&mut watch.tokens, Tokens::none(self.registers.abi)),
             sp,
             before,
             after,
@@ -240,7 +243,7 @@ impl Subject<'_> {
     }
 
     /// Run from call to call.
-    fn calls(&self, uc: &mut Uc<'_>, calls: &mut Vec<SeenCall>, buts: &[But]) -> End {
+    fn calls(&self, uc: &mut Uc<'_>, calls: &mut Vec<SeenCall>, changes: &[Change]) -> End {
         let mut pc = self.code.start;
         loop {
             let ran = uc.emu_start(pc, NOWHERE, 0, BUDGET);
@@ -248,7 +251,7 @@ impl Subject<'_> {
             let (left, by) = (watch.left.take(), watch.last.take());
             let (Some(to), Some(by)) = (left, by) else {
                 let at = watch.steps.last().copied().unwrap_or(pc);
-                let place = self.names.name(at).unwrap_or_else(|| format!("{at:#x}"));
+                let place = self.place(at);
                 return End::Never(match ran {
                     Err(e) => format!("the emulator stops at {place}: {e:?}"),
                     Ok(()) => format!("it does not end within {BUDGET} instructions"),
@@ -262,18 +265,32 @@ impl Subject<'_> {
                 return End::Never(format!("it does not end within {CALLS} calls"));
             }
             watch.returns.pop();
-            calls.push(self.call(uc, to, by, calls.len() + 1, buts));
+            let sp = self.registers.sp(uc);
+            if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
+                let sp = uc.get_data().tokens.term(sp, &self.names, uc.get_data().sp);
+                let sp = sp.show(self.registers.abi).to_string();
+                return End::Never(format!(
+                    "at the call in {} SP is not in the stack: it is {sp}",
+                    self.place(by.next)
+                ));
+            }
+            calls.push(self.call(uc, to, by, calls.len() as u16 + 1, changes));
             pc = by.next;
         }
     }
 
+    /// An address, in words.
+    fn place(&self, at: u64) -> String {
+        let term = self.names.term(at).unwrap_or_else(|| Term::number(at as i64));
+        term.show(self.registers.abi).to_string()
+    }
+
     /// Registers, stack, and what is defined elsewhere.
-    fn fill(&self, uc: &mut Uc<'_>, sp: u64, buts: &[But]) -> Result<()> {
+    fn fill(&self, uc: &mut Uc<'_>, sp: u64, changes: &[Change]) -> Result<()> {
         let (r, abi) = (self.registers, self.registers.abi);
-        for (i, reg) in abi.regs.iter().enumerate() {
-            let value = uc.get_data_mut().tokens.of(Origin::Register(reg.name));
-            let reg = Reg(i as u8);
-            let zero = buts.contains(&But::Register(reg));
+        for reg in (0..abi.regs.len() as u8).map(Reg) {
+            let value = uc.get_data_mut().tokens.of(Root::Reg(reg));
+            let zero = changes.contains(&Change::Register(reg));
             r.set(uc, reg, if reg == abi.sp { sp } else { value * u64::from(!zero) });
         }
         // Set wherever code may begin with them set.
@@ -283,19 +300,19 @@ impl Subject<'_> {
             r.set_vector(uc, i, &[0x40 + i as u8; 16]);
         }
         for at in (sp - BELOW..sp + ABOVE).step_by(8) {
-            let value = uc.get_data_mut().tokens.of(Origin::Stack(at.wrapping_sub(sp) as i64));
+            let above = Term::from(Root::Reg(abi.sp)).plus(at.wrapping_sub(sp) as i64);
+            let value = uc.get_data_mut().tokens.of(if at < sp { Root::Older } else { above.content().root });
             put_word(uc, at, value);
         }
         for (start, bytes) in outside(self.image, self.backend.machine().return_thunk) {
-            let name = self.names.name(start).unwrap_or_default();
-            let named = |off| if off == 0 { name.clone() } else { format!("{name}+{off:#x}") };
-            remember(uc, start, bytes, &named);
+            let symbol = self.names.term(start).unwrap_or_else(|| Term::number(start as i64));
+            remember(uc, start, bytes, &|off| symbol.clone().plus(off as i64));
         }
         Ok(())
     }
 
     /// A function of C: what may change has changed, and it returns.
-    fn call(&self, uc: &mut Uc<'_>, to: u64, by: Taken, number: usize, buts: &[But]) -> SeenCall {
+    fn call(&self, uc: &mut Uc<'_>, to: u64, by: Taken, number: u16, changes: &[Change]) -> SeenCall {
         let (r, abi) = (self.registers, self.registers.abi);
         let sp = r.sp(uc) + abi.return_bytes();
         let registers = r.snapshot(uc);
@@ -306,10 +323,8 @@ impl Subject<'_> {
         let seen = words(uc, sp, (entry + ABOVE).saturating_sub(sp) as usize);
         for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp) {
             let result = abi.rets.contains(&reg);
-            let origin =
-                if result { Origin::Returned(number, abi.name(reg)) } else { Origin::Left(number, abi.name(reg)) };
-            let value = uc.get_data_mut().tokens.of(origin);
-            let zero = result && buts.contains(&But::Returns(number));
+            let value = uc.get_data_mut().tokens.of(Root::Left(number, reg));
+            let zero = result && changes.contains(&Change::Returns(number));
             r.set(uc, reg, value * u64::from(!zero));
         }
         r.set_flags(uc, 0);
@@ -322,13 +337,13 @@ impl Subject<'_> {
         for at in (below - SCRIBBLED..below).step_by(8) {
             put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
         }
-        for but in buts {
-            match but {
-                But::Stores(call, at, more) if *call == number => {
-                    let value = uc.get_data_mut().tokens.of(Origin::Stored(number));
+        for change in changes {
+            match change {
+                Change::Stores(call, at, more) if *call == number => {
+                    let value = uc.get_data_mut().tokens.of(Root::Stored(number));
                     put_word(uc, sp + at, value + more);
                 }
-                But::Clears(call, at) if *call == number => drop(put_word(uc, sp + at, 0)),
+                Change::Clears(call, at) if *call == number => drop(put_word(uc, sp + at, 0)),
                 _ => {}
             }
         }
@@ -341,16 +356,14 @@ impl Subject<'_> {
     }
 }
 
-/// Give each word of a range a value of its own, and remember the range.
-fn remember(uc: &mut Uc<'_>, start: u64, bytes: u64, name: &dyn Fn(u64) -> String) {
+/// Give each word of a range a value of its own, and remember where it is.
+fn remember(uc: &mut Uc<'_>, start: u64, bytes: u64, place: &dyn Fn(u64) -> Term) {
     for off in (0..bytes).step_by(8) {
-        let at = start.wrapping_add(off);
-        let name = name(off);
+        let (at, place) = (start.wrapping_add(off), place(off));
         let watch = uc.get_data_mut();
-        let value = watch.tokens.of(Origin::Memory(name.clone()));
-        let name = format!("[{name}]");
-        let zero = watch.zero.as_ref() == Some(&name);
-        watch.names.insert(at, name);
+        let value = watch.tokens.of(place.clone().content().root);
+        let zero = watch.zero.as_ref() == Some(&place);
+        watch.places.insert(at, place);
         put_word(uc, at, value * u64::from(!zero));
     }
 }
@@ -396,9 +409,9 @@ fn appear(uc: &mut Uc<'_>, at: u64) -> bool {
     }
     let none = Names::none();
     let watch = uc.get_data();
-    let names: Vec<String> =
-        (0..PAGE / 8).map(|i| watch.tokens.name(page.wrapping_add(i * 8), &none, watch.sp)).collect();
-    remember(uc, page, PAGE, &|off| names.get((off / 8) as usize).cloned().unwrap_or_default());
+    let place = |i: u64| watch.tokens.term(page.wrapping_add(i * 8), &none, watch.sp);
+    let places: Vec<Term> = (0..PAGE / 8).map(place).collect();
+    remember(uc, page, PAGE, &|off| places.get((off / 8) as usize).cloned().unwrap_or_else(|| Term::number(0)));
     true
 }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::difference::{Difference, Severity};
+use super::case::Case;
+use super::difference::{Difference, Found, Severity};
 use super::observed::{Observed, Way};
-
-/// What is called so when nothing is unusual.
-const PLAINLY: &str = "plainly";
+use super::spot::Spot;
 
 /// One of the two as it is where it does not take the way that only it has, and what is to be said of that way.
 pub(super) struct Apart {
@@ -15,7 +14,7 @@ pub(super) struct Apart {
     /// Without that way.
     pub observed: Observed,
     /// Cases in which it takes that way all the same.
-    pub taken: BTreeSet<String>,
+    pub taken: BTreeSet<Case>,
     /// What is to be said.
     pub difference: Difference,
 }
@@ -30,11 +29,10 @@ pub(super) fn apart(left: &Observed, right: &Observed) -> Option<Apart> {
     };
     let past = fewer.path.first()?;
     let base = fewer.path.iter().find(|way| way.call.len() == more.call.len())?.when.clone();
-    let start = format!("{base}, and ");
     let mut taken = BTreeSet::new();
     let mut kept = |ways: &[Way]| -> Vec<Way> {
         let each = ways.iter().filter_map(|way| {
-            let when = if way.when == base { PLAINLY } else { way.when.strip_prefix(&start)? }.to_owned();
+            let when = way.when.after(&base)?;
             if way.call.is_empty() {
                 taken.insert(when);
                 return None;
@@ -44,15 +42,11 @@ pub(super) fn apart(left: &Observed, right: &Observed) -> Option<Apart> {
         each.collect()
     };
     let observed = Observed { path: kept(&fewer.path), variants: kept(&fewer.variants), ..fewer.clone() };
-    let goes = format!("it goes to {} by {}, and calls nothing", past.leave.to, past.leave.by);
-    let text = if is_right {
-        format!("unless {base}, {goes}: a way that was not there. All else is compared without it")
-    } else {
-        format!("a way is gone: unless {base}, {goes}. All else is compared without it")
-    };
     let at = Some(past.leave.at);
     let (left, right) = if is_right { (None, at) } else { (at, None) };
-    let severity = Severity::BreaksTracedCode;
-    let difference = Difference { severity, better: false, when: Vec::new(), text, left, right };
+    let goes = Found::End(past.leave.end.clone());
+    let (was, is) = if is_right { (Found::Nothing, goes) } else { (goes, Found::Nothing) };
+    let (severity, spots) = (Severity::BreaksTracedCode, vec![Spot::WayPast(base)]);
+    let difference = Difference { spots, severity, better: false, when: Vec::new(), was, is, left, right };
     Some(Apart { right: is_right, observed, taken, difference })
 }

@@ -7,6 +7,7 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{Difference, Observed};
 use rayon::prelude::*;
 use serde_json::Value;
+use tool::accepted::{Baseline, Ids, written};
 use tool::review::Verdicts;
 
 use super::comparison::{Comparison, Pair, case, instructions_of};
@@ -37,7 +38,7 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
                 "a report is compared with a report; valid: two of `tramptool check --format json`",
             ));
         }
-        (left, right) => compare(texts, left, right)?,
+        (left, right) => choose(compare(texts, left, right)?, how)?,
     };
     let by_contract = contract.map(|(name, text)| {
         let foreign = foreign(name, &text, &ProfileArg::named(how.profile))?;
@@ -45,15 +46,52 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
     });
     let by_contract = by_contract.transpose()?;
     let worse = by_contract.as_ref().is_some_and(Verdicts::is_worse);
-    let differs = worse || comparison.pairs.iter().any(|pair| pair.differs(how.exact));
+    let differs = worse || !comparison.gone.is_empty() || comparison.pairs.iter().any(|pair| pair.differs(how.exact));
     let comparison = Comparison { differs, by_contract, ..comparison };
     let out = match how.format {
         Form::Json => tool::report::json(&comparison)?,
         Form::Html => page(&comparison)?,
-        form => text(&comparison, form, how.brief, ui),
+        Form::Baseline => baseline(&comparison)?,
+        form => text(&comparison, how, form, ui),
     };
     ui.out(out)?;
     Ok(if comparison.differs { DIFFERS } else { DONE })
+}
+
+/// Leave out what is not asked for, and what is accepted.
+///
+/// # Errors
+/// An id that no difference can have; a baseline that is none; ids of two architectures.
+fn choose(mut comparison: Comparison, how: &How) -> Result<Comparison> {
+    let (only, ignore) = (Ids::of(how.only)?, Ids::of(how.ignore)?);
+    let mut accepted = how.baseline.map(Baseline::of_file).transpose()?;
+    let asked = !only.is_empty() || !ignore.is_empty() || accepted.is_some();
+    if asked && comparison.pairs.iter().any(|pair| pair.left.arch != pair.right.arch) {
+        return Err(Error::new("differences of two architectures have no ids; valid: sides of one architecture"));
+    }
+    for pair in &mut comparison.pairs {
+        for d in &mut pair.differences {
+            let before = d.spots.len();
+            d.spots.retain(|spot| {
+                let id = spot.to_string();
+                (only.is_empty() || only.name(&id)) && !ignore.name(&id)
+            });
+            comparison.left_out += before - d.spots.len();
+        }
+        pair.differences.retain(|d| !d.spots.is_empty());
+        let name = pair.trampoline().to_owned();
+        if let Some(accepted) = &mut accepted {
+            comparison.accepted += accepted.take(&name, &mut pair.differences)?;
+        }
+    }
+    comparison.gone = accepted.map_or_else(Vec::new, Baseline::gone);
+    Ok(comparison)
+}
+
+/// A file that accepts all differences of behaviour.
+fn baseline(comparison: &Comparison) -> Result<String> {
+    let all = comparison.pairs.iter().flat_map(|pair| pair.differences.iter().map(|d| (pair.trampoline(), d)));
+    written(all.filter(|(_, d)| d.severity.is_behaviour()))
 }
 
 /// The seed of a judge that nobody gives another one.
@@ -68,7 +106,7 @@ pub fn behaviour(texts: [&str; 2], how: &How, ui: &Ui, out: &mut String) -> Resu
     let [left, right] = texts.map(|text| one(text, Given { arch: None, profile }));
     let pair = Pair::of("", (&left?, &right?))?;
     let _ = writeln!(out, "{}", pair.verdict());
-    body(&pair, false, ui, out);
+    body(&pair, false, how.ids, ui, out);
     out.push('\n');
     Ok(Some(!pair.differs(how.exact)))
 }
@@ -109,7 +147,19 @@ fn compare(texts: [&str; 2], left: Side, right: Side) -> Result<Comparison> {
     }
     let pairs = both.into_par_iter().map(|(name, left, right)| Pair::of(name, (left, right))).collect::<Result<_>>()?;
     let [left, right] = texts.map(str::to_owned);
-    Ok(Comparison { version: 1, left, right, differs: false, pairs, only_left, only_right, by_contract: None })
+    Ok(Comparison {
+        version: 2,
+        left,
+        right,
+        differs: false,
+        by_contract: None,
+        left_out: 0,
+        accepted: 0,
+        gone: Vec::new(),
+        pairs,
+        only_left,
+        only_right,
+    })
 }
 
 /// Leave of the others the one that is called as this one.
@@ -126,8 +176,8 @@ fn namesake(one: &mut BTreeMap<String, Code>, others: &mut BTreeMap<String, Code
 }
 
 /// For reading, or as Markdown.
-fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
-    let markdown = form == Form::Markdown;
+fn text(all: &Comparison, how: &How, form: Form, ui: &Ui) -> String {
+    let (markdown, brief) = (form == Form::Markdown, how.brief);
     let mut out = String::new();
     // Writing to a String cannot fail, here and below.
     let _ = if markdown {
@@ -147,22 +197,27 @@ fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
             _ if pair.name.is_empty() && markdown => writeln!(out, "**{verdict}**"),
             _ if pair.name.is_empty() => writeln!(out, "{verdict}"),
             (true, false) => {
-                let short = verdict.split(", in ").next().unwrap_or_default();
-                writeln!(out, "{:width$}  {short}", pair.name)
+                writeln!(out, "{:width$}  {}", pair.name, pair.brief())
             }
             (_, true) => writeln!(out, "{}`{}`: {verdict}", if brief { "- " } else { "### " }, pair.name),
             (false, false) => {
-                let short = verdict.split(", in ").next().unwrap_or_default();
-                writeln!(out, "{}: {short}", ui.paint(Style::Heading, &pair.name))
+                writeln!(out, "{}: {}", ui.paint(Style::Heading, &pair.name), pair.brief())
             }
         };
         if !brief {
-            body(pair, markdown, ui, &mut out);
+            body(pair, markdown, how.ids, ui, &mut out);
             if pair.name.is_empty() {
                 instructions(pair, markdown, ui, &mut out);
             }
             let _ = if pair.name.is_empty() { Ok(()) } else { writeln!(out) };
         }
+    }
+    if all.left_out + all.accepted > 0 {
+        let (ignored, accepted) = (all.left_out, all.accepted);
+        let _ = writeln!(out, "not counted: {ignored} by --only and --ignore, {accepted} that the baseline accepts");
+    }
+    for entry in &all.gone {
+        let _ = writeln!(out, "{}", wrap(&entry.is_gone(), 78).join("\n  "));
     }
     for (side, names) in [("left", &all.only_left), ("right", &all.only_right)] {
         if !names.is_empty() {
@@ -174,12 +229,15 @@ fn text(all: &Comparison, form: Form, brief: bool, ui: &Ui) -> String {
 }
 
 /// The differences by whom they concern, or by role.
-fn body(pair: &Pair, markdown: bool, ui: &Ui, out: &mut String) {
+fn body(pair: &Pair, markdown: bool, ids: bool, ui: &Ui, out: &mut String) {
     for (severity, better, these) in pair.groups() {
         heading(if better { severity.concerns() } else { severity.words() }, markdown, ui, out);
         let more = these.len().saturating_sub(SHOWN);
         for d in these.into_iter().take(SHOWN) {
             difference(d, [&pair.left, &pair.right], markdown, ui, out);
+            if ids {
+                let _ = writeln!(out, "{}", ui.paint(Style::Quiet, &format!("    {}", d.ids().join(" "))));
+            }
         }
         if more > 0 {
             let _ = writeln!(out, "{}and {more} more, which --format json has", if markdown { "- " } else { "  " });
@@ -245,7 +303,7 @@ fn heading(title: &str, markdown: bool, ui: &Ui, out: &mut String) {
 fn difference(d: &Difference, observed: [&Observed; 2], markdown: bool, ui: &Ui, out: &mut String) {
     let case = case(d);
     let bullet = if markdown { "- " } else { "  " };
-    let _ = writeln!(out, "{bullet}{}", wrap(&d.text, 74).join("\n  "));
+    let _ = writeln!(out, "{bullet}{}", wrap(&d.to_string(), 74).join("\n  "));
     if !case.is_empty() {
         let lines = wrap(&case, 70).join(if markdown { "\n  " } else { "\n      " });
         let _ = writeln!(

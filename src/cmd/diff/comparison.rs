@@ -6,6 +6,7 @@ use codegen::words::error::Result;
 use emu_tests::{Difference, Observed, Severity, differences, roles_of};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tool::accepted::Entry;
 use tool::aligned::{self, Insn, Stores};
 use tool::review::Verdicts;
 
@@ -26,6 +27,12 @@ pub struct Comparison {
     /// What a contract says of both sides, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_contract: Option<Verdicts>,
+    /// How much was left out by --only and --ignore, by ids.
+    pub left_out: usize,
+    /// How much the baseline accepts, by ids.
+    pub accepted: usize,
+    /// What the baseline accepts, and is gone.
+    pub gone: Vec<Entry>,
     /// What both have.
     pub pairs: Vec<Pair>,
     /// What only the left side has.
@@ -101,7 +108,7 @@ fn stores(observed: &Observed) -> Stores {
     let mut all = Stores::new();
     for call in observed.path.iter().flat_map(|way| &way.call) {
         for (place, at) in &call.slots {
-            let word = call.frame.get(place).filter(|word| !word.starts_with("older"));
+            let word = call.frame.get(place).filter(|word| !word.is_older());
             all.entry(*at).or_default().extend(word.map(|word| format!("{word} at {place}")));
         }
     }
@@ -151,6 +158,11 @@ impl Pair {
         Ok(Pair { name: name.to_owned(), left, right, differences: all, roles, assumed, code })
     }
 
+    /// What ids and baselines call it.
+    pub fn trampoline(&self) -> &str {
+        if self.name.is_empty() { &self.right.symbol } else { &self.name }
+    }
+
     /// In behaviour; or if that is `exact`, in anything.
     pub fn differs(&self, exact: bool) -> bool {
         !self.roles.is_empty() || self.differences.iter().any(|d| exact || d.severity.is_behaviour())
@@ -178,42 +190,43 @@ impl Pair {
 
     /// One line: the same in behaviour or not, and how often it was run.
     pub fn verdict(&self) -> String {
+        format!("{}, in {} and {} runs", self.brief(), self.left.runs, self.right.runs)
+    }
+
+    /// The same in behaviour or not.
+    pub fn brief(&self) -> String {
         let count = |better: bool| {
             let these = self.differences.iter().filter(|d| d.severity.is_behaviour() && d.better == better);
             these.count()
         };
-        let runs = format!("{} and {} runs", self.left.runs, self.right.runs);
         if self.left.arch != self.right.arch {
             let roles = match self.roles.len() {
                 1 => "1 role differs".to_owned(),
                 n => format!("{n} roles differ"),
             };
-            return format!("{} against {}: {roles}, in {runs}", self.left.arch, self.right.arch);
+            return format!("{} against {}: {roles}", self.left.arch, self.right.arch);
         }
         let better = match count(true) {
             0 => String::new(),
             n => format!(", {n} for the better"),
         };
         match count(false) + count(true) {
-            0 if self.differences.is_empty() => format!("the same, in {runs}"),
-            0 => format!("the same in behaviour, in {runs}"),
-            1 => format!("1 difference of behaviour{better}, in {runs}"),
-            n => format!("{n} differences of behaviour{better}, in {runs}"),
+            0 if self.differences.is_empty() => "the same".to_owned(),
+            0 => "the same in behaviour".to_owned(),
+            1 => format!("1 difference of behaviour{better}"),
+            n => format!("{n} differences of behaviour{better}"),
         }
     }
 }
-
-/// The run in which nothing is unusual.
-const PLAINLY: &str = "plainly";
 
 /// In which cases it shows: the first, and how many more.
 pub fn case(d: &Difference) -> String {
     match d.when.as_slice() {
         [] => String::new(),
-        [only] if only == PLAINLY => String::new(),
+        [only] if only.is_plain() => String::new(),
         [only] => format!("if {only}"),
         [first, rest @ ..] => {
-            let first = if first == PLAINLY { "always".to_owned() } else { format!("if {first}") };
+            let first = if first.is_plain() { "always".to_owned() } else { format!("if {first}") };
             format!("{first}, and in {} more case{}", rest.len(), if rest.len() == 1 { "" } else { "s" })
         }
     }

@@ -1,5 +1,7 @@
 //! How `diff` compares and writes, with the emulator or without.
 
+use std::path::Path;
+
 /// How a comparison is made and written.
 #[cfg_attr(not(feature = "judge"), expect(dead_code, reason = "nothing compares by it without the emulator"))]
 pub struct How<'a> {
@@ -15,6 +17,14 @@ pub struct How<'a> {
     pub format: Form,
     /// The contract by which both sides are judged too.
     pub contract: Option<&'a str>,
+    /// Ids of what is compared; all, if there are none.
+    pub only: &'a [String],
+    /// Ids of what is left out.
+    pub ignore: &'a [String],
+    /// The file of what is accepted.
+    pub baseline: Option<&'a Path>,
+    /// Ids are printed.
+    pub ids: bool,
 }
 
 /// In which form a comparison is written.
@@ -28,6 +38,8 @@ pub enum Form {
     Json,
     /// A page for a browser.
     Html,
+    /// A file that accepts all of it.
+    Baseline,
 }
 
 impl Form {
@@ -40,10 +52,15 @@ impl Form {
     ];
 
     /// All of them, with their names on the command line and what they are.
-    pub const ALL: [(&'static str, &'static str, Form); 4] = [
+    pub const ALL: [(&'static str, &'static str, Form); 5] = [
         ("human", "For reading", Form::Human),
         ("markdown", "For a mail or a pull request", Form::Markdown),
         ("json", "For programs; `tramptool report schema diff` describes it", Form::Json),
         ("html", "A page for a browser, in one file: the instructions side by side", Form::Html),
+        (
+            "baseline",
+            "A file for --baseline that accepts what differs, once you have given the reasons",
+            Form::Baseline,
+        ),
     ];
 }

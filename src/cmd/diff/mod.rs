@@ -12,6 +12,7 @@ mod side;
 pub mod sides;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use codegen::out::cost::Cost;
@@ -50,6 +51,18 @@ pub struct DiffArgs {
     /// One line a trampoline
     #[arg(long)]
     brief: bool,
+    /// Compare only what has this id, or an id that begins with it; more than once for several
+    #[arg(long, value_name = "ID")]
+    only: Vec<String>,
+    /// Leave out what has this id, or an id that begins with it: cost, call1, leave.rax
+    #[arg(long, value_name = "ID")]
+    ignore: Vec<String>,
+    /// Leave out what this file accepts; what it accepts and is gone counts as a difference
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Print the ids of each difference
+    #[arg(long)]
+    ids: bool,
     /// Judge both sides by a contract too: one that comes with the tool, or a file
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
@@ -67,9 +80,13 @@ follow.
 A trampoline for one function is written ARCH:direct,args=N,call=SYMBOL[,name=SYMBOL][,ip], and so on with the other options \
 of `tramptool gen`; lists are joined by +. ARCH:PROFILE[,OPTION=VALUE...] is everything of a profile on one architecture. Of two profiles, directories, kernel build trees or git revisions of such, all that \
 both have is compared. With a contract, the verdicts on both sides come first.
+With --ids, each difference has ids that stay the same from one build to the next: leave.rax, call1.frame+0x78. \
+--only and --ignore choose by them; --format baseline writes a file that accepts all that differs, for you to give the reasons, \
+and --baseline reads it.
 Where an object does not show in which form its .orc_unwind is, and for the pc and parent_ip of two architectures, the profile \
 says it: that of --profile, of the contract, of a build tree's version.
-Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises is lost, 2 trouble.
+Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises or the \
+baseline accepts is gone, 2 trouble.
 
 Examples:
   tramptool diff old.o:ftrace_caller new.o:ftrace_caller
@@ -78,6 +95,7 @@ Examples:
   tramptool diff x86_64:ftrace_caller x86_64:ftrace_caller,unwinder=fp
   tramptool diff riscv64:ftrace_caller arm64:ftrace_caller,call-ops=off
   tramptool diff arm64:direct,args=2,call=f arm64:direct,args=2,call=f,ip
+  tramptool diff old.o:t new.o:t --ignore cost --baseline accepted.toml
   tramptool diff HEAD~1:objects objects --format markdown
   tramptool diff old.o:t new.o:t --format html > diff.html";
 
@@ -95,6 +113,10 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
         brief: args.brief,
         format: args.format,
         contract,
+        only: &args.only,
+        ignore: &args.ignore,
+        baseline: args.baseline.as_deref(),
+        ids: args.ids,
     };
     // A directory or a file with such a name goes before.
     let one = |text: &str| is_generated(text) && !is_profile(text) && !std::path::Path::new(text).exists();
@@ -102,7 +124,8 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
     if !generated {
         return compare::run(texts, &how, ui);
     }
-    if args.brief || args.format != Form::Human || contract.is_some() {
+    let chosen = !args.only.is_empty() || !args.ignore.is_empty() || args.baseline.is_some() || args.ids;
+    if args.brief || args.format != Form::Human || contract.is_some() || chosen {
         return compare::run(texts, &how, ui);
     }
     let profile = how.profile.map(tool::profile).transpose()?;

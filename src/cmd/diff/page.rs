@@ -91,12 +91,12 @@ fn pair(n: usize, pair: &Pair) -> DiffPair {
 /// A difference, with where it shows.
 fn line(d: &Difference, observed: [&Observed; 2]) -> DiffLine {
     let code = instructions_of(d, observed).iter().map(|text| printable(text)).collect();
-    DiffLine { text: printable(&d.text), case: printable(&case(d)), code }
+    DiffLine { ids: d.ids().join(" "), text: printable(&d.to_string()), case: printable(&case(d)), code }
 }
 
 /// Words alone.
 fn words(text: &str) -> DiffLine {
-    DiffLine { text: printable(text), case: String::new(), code: Vec::new() }
+    DiffLine { ids: String::new(), text: printable(text), case: String::new(), code: Vec::new() }
 }
 
 /// What there is of each kind, the rows, and arrows from where something was to where it is.

@@ -1,13 +1,15 @@
-//! A run in words that are the same for any code that does the same.
+//! What a run did, in values that are the same for any code that does the same.
 
 use std::collections::BTreeMap;
 
 use codegen::words::abi::{Abi, Reg, RegSet};
+use codegen::words::term::{Root, Term};
 
+use super::case::Case;
 use super::code::Taken;
-use super::observed::{Call, Leave, Line, Unwound, Way};
-use super::run::{End, Seen, SeenCall, SeenUnwind, Subject};
-use super::tokens::OLDER;
+use super::observed::{By, Call, Caller, End, Leave, Line, Link, Shows, Unwound, Way};
+use super::run::{self, Seen, SeenCall, SeenUnwind, Subject};
+use super::value::{Offset, Place, Value};
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
 use crate::engine::disasm::Decoded;
 
@@ -18,32 +20,31 @@ const BEFORE: u64 = 0x18;
 /// Frames that an unwinder follows.
 const FRAMES: usize = 4;
 
-/// What names values.
-pub(super) struct Sayer<'a> {
+/// Who reads a run: it knows what values are.
+pub(super) struct Reader<'a> {
     subject: &'a Subject<'a>,
     abi: &'static Abi,
     /// Registers that the code may be free to change, by the psABI, wherever it goes.
     scratch: RegSet,
 }
 
-impl Sayer<'_> {
-    pub fn new<'a>(subject: &'a Subject<'a>) -> Sayer<'a> {
+impl Reader<'_> {
+    pub fn new<'a>(subject: &'a Subject<'a>) -> Reader<'a> {
         let abi = subject.registers.abi;
-        Sayer { subject, abi, scratch: scratch(abi) }
+        Reader { subject, abi, scratch: scratch(abi) }
     }
 
-    pub fn way(&self, when: String, seen: &Seen, lower: Option<&Seen>) -> Way {
+    pub fn way(&self, when: Case, seen: &Seen, lower: Option<&Seen>) -> Way {
         let other = |i: usize| lower.and_then(|l| l.calls.get(i));
         let call = seen.calls.iter().enumerate().map(|(i, call)| self.call(seen, call, other(i))).collect();
         let offsets = |all: &mut dyn Iterator<Item = u64>| all.map(|at| self.offset(at)).collect();
         Way {
             when,
-            by_store: false,
             instructions: seen.steps.len(),
             stack: seen.sp.saturating_sub(seen.lowest),
             mispaired: offsets(&mut seen.mispaired.iter().copied()),
             astray: offsets(&mut seen.predicted.iter().copied().filter(|at| !self.traps(*at))),
-            beyond: seen.beyond.iter().map(|to| self.name(seen, *to)).collect(),
+            beyond: seen.beyond.iter().map(|to| self.value(seen, *to)).collect(),
             unreturned: seen.unreturned,
             below: offsets(&mut seen.below.iter().copied()),
             crooked: offsets(&mut seen.crooked.iter().copied()),
@@ -72,13 +73,12 @@ impl Sayer<'_> {
         (from..frame_bytes(seen, call).max(from)).step_by(8)
     }
 
-    /// What a word of a frame is called, `at` bytes above SP at a call.
-    pub fn place(&self, seen: &Seen, call: usize, at: u64) -> String {
-        let Some(call) = call.checked_sub(1).and_then(|n| seen.calls.get(n)) else { return String::new() };
+    /// Where a word of a frame is, `at` bytes above SP at a call.
+    pub fn place(&self, seen: &Seen, call: &SeenCall, at: u64) -> Place {
         let place = call.sp.wrapping_add(at);
         match self.pointer(seen, call) {
-            Some((from, _)) if place < seen.sp => format!("frame+{:#05x}", place.wrapping_sub(from)),
-            _ => format!("[stack+{:#x}]", place.wrapping_sub(seen.sp)),
+            Some((from, _)) if place < seen.sp => Place::Frame(Offset::between(from, place)),
+            _ => Place::Stack(place.wrapping_sub(seen.sp) as i64),
         }
     }
 
@@ -86,24 +86,24 @@ impl Sayer<'_> {
         let (abi, machine) = (self.abi, self.subject.registers.machine);
         let pointer = self.pointer(seen, call);
         let base = pointer.map_or(call.sp, |(at, _)| at);
-        let name = |value: u64| match value.wrapping_sub(base) {
+        let named = |value: u64| match value.wrapping_sub(base) {
             // A pointer to the frame is more than one to the stack.
-            off if value < seen.sp && off < STACK_SIZE => signed("&frame", off),
-            _ => self.name(seen, value),
+            off if value < seen.sp && off < STACK_SIZE => self.of(Term::from(Root::Frame).plus(off as i64)),
+            _ => self.value(seen, value),
         };
-        let callee = self.name(seen, call.to);
+        let callee = self.value(seen, call.to);
         // A function that is entered behind its beginning may have anything live that may be at its entry.
-        let live = if callee.contains('+') { abi.hidden.union(abi.callee_saved) } else { RegSet::EMPTY };
+        let live = if callee.is_behind() { abi.hidden.union(abi.callee_saved) } else { RegSet::EMPTY };
         let live = live.minus(RegSet::of(&[abi.fp, abi.sp])).iter();
         let other = |reg: &Reg| call.registers[*reg] != seen.before[*reg];
         let argument = abi.args.iter().copied().chain(live).filter(other);
         let words = call.words.iter().take((frame_bytes(seen, call) / 8) as usize).zip((call.sp..).step_by(8));
         // What lies right before is often a part of what is given: BPF's number of arguments.
         let from = if pointer.is_some() { base.saturating_sub(BEFORE).max(call.sp) } else { base };
-        let stack = words.clone().take_while(|(value, _)| self.name(seen, **value).starts_with("[stack+"));
-        let stack = stack.map(|(value, at)| (hex(at - call.sp), self.name(seen, *value)));
+        let stack = words.clone().take_while(|(value, _)| self.value(seen, **value).is_on_stack());
+        let stack = stack.map(|(value, at)| (Offset::between(call.sp, at), self.value(seen, *value)));
         let frame = words.filter(|(_, at)| (from..seen.sp).contains(at));
-        let offset = |at: u64| if at < base { format!("-{}", hex(base - at)) } else { hex(at - base) };
+        let offset = |at: u64| Offset::between(base, at);
         let usually = [16, 8].into_iter().find(|by| call.sp.is_multiple_of(*by)).unwrap_or(1);
         let always = [16, 8].into_iter().find(|by| {
             let other = lower.is_none_or(|l| l.sp.is_multiple_of(*by));
@@ -113,17 +113,17 @@ impl Sayer<'_> {
         let vectors = vectors.filter(|i| call.registers.vectors[*i] != seen.before.vectors[*i]);
         Call {
             callee,
-            by: call.by.name().to_owned(),
-            sp: self.name(seen, call.sp),
+            by: By { kind: call.by.kind(), inside: None },
+            sp: self.value(seen, call.sp),
             aligned: always.unwrap_or(1),
             usually_aligned: usually,
-            argument: argument.map(|r| (abi.name(r), name(call.registers[r]))).collect(),
+            argument: argument.map(|r| (abi.name(r), named(call.registers[r]))).collect(),
             vectors: vectors.map(|i| machine.vectors[i].name).collect(),
             flags: self.unclear(call.unclear),
             chain: self.chain(seen, call, base),
             pointer: pointer.map(|(_, reg)| abi.name(reg)),
             stack: stack.collect(),
-            frame: frame.clone().map(|(value, at)| (offset(at), name(*value))).collect(),
+            frame: frame.clone().map(|(value, at)| (offset(at), named(*value))).collect(),
             at: self.offset(call.at),
             writers: self.writers(&call.writers),
             slots: frame.filter_map(|(_, at)| Some((offset(at), self.offset(*call.slots.get(&at)?)))).collect(),
@@ -142,7 +142,7 @@ impl Sayer<'_> {
     }
 
     /// What an unwinder finds that follows frame pointers; `base` is where the words begin that the callee is given.
-    fn chain(&self, seen: &Seen, call: &SeenCall, base: u64) -> Vec<String> {
+    fn chain(&self, seen: &Seen, call: &SeenCall, base: u64) -> Vec<Link> {
         let word = |at: u64| {
             let index = at.wrapping_sub(call.sp) / 8;
             call.words.get(usize::try_from(index).ok()?).copied().filter(|_| at.is_multiple_of(8))
@@ -151,21 +151,21 @@ impl Sayer<'_> {
         while all.len() < FRAMES {
             let record = fp.wrapping_add_signed(self.subject.registers.machine.record);
             let Some((next, returns)) = word(record).zip(word(record.wrapping_add(8))) else { break };
-            if self.name(seen, returns).starts_with(OLDER) {
-                let place = if fp == seen.sp { "where SP was at the entry" } else { "elsewhere in the stack" };
-                all.push(format!("a record that nobody has written, {place}"));
+            let returns = self.value(seen, returns);
+            if returns.is_older() {
+                all.push(Link::Unwritten(fp == seen.sp));
                 return all;
             }
             let falls = next.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE && next <= fp;
-            all.push(self.name(seen, returns) + if falls { " (the next one is below)" } else { "" });
+            all.push(if falls { Link::Falls(returns) } else { Link::Returns(returns) });
             fp = next;
         }
         let inside = fp.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE;
         all.push(match inside {
             // Kernels mark so that there are registers in place of a record.
-            true if fp & 1 != 0 && fp > base => format!("{}, which is marked", signed("&frame", (fp - base) & !1)),
-            true => "the stack".to_owned(),
-            false => self.name(seen, fp),
+            true if fp & 1 != 0 && fp > base => Link::Marked(Offset::between(base, fp & !1)),
+            true => Link::Stack,
+            false => Link::Other(self.value(seen, fp)),
         });
         all
     }
@@ -174,25 +174,23 @@ impl Sayer<'_> {
         let (abi, machine) = (self.abi, self.subject.registers.machine);
         let all = (0..abi.regs.len() as u8).map(Reg).filter(|r| *r != abi.sp && Some(*r) != abi.zero);
         let (kept, changed): (Vec<Reg>, Vec<Reg>) = all.partition(|r| seen.before[*r] == seen.after[*r]);
-        let changed = changed.into_iter().map(|r| (abi.name(r), self.name(seen, seen.after[r])));
+        let changed = changed.into_iter().map(|r| (abi.name(r), self.value(seen, seen.after[r])));
         let flags = |s: &Snapshot| s.flags & machine.flags.map_or(0, |(_, mask)| mask);
         let vectors = machine.vectors.iter().zip(seen.before.vectors.iter().zip(&seen.after.vectors));
         let control = machine.control.iter().zip(seen.before.control.iter().zip(&seen.after.control));
-        let memory = seen.above.0.iter().zip(&seen.above.1).zip((0_u64..).step_by(8));
+        let memory = seen.above.0.iter().zip(&seen.above.1).zip((0..).step_by(8));
         let memory = memory.filter(|((before, after), _)| before != after);
-        let elsewhere = seen.writes.iter().map(|(at, value)| (at.clone(), self.name(seen, *value)));
+        let elsewhere = seen.writes.iter().map(|(at, value)| (self.content(at), self.value(seen, *value)));
         let last = seen.steps.last().copied().unwrap_or(self.subject.code.start);
-        let (to, ends, by, next) = match &seen.end {
-            End::At(to, by) => (self.name(seen, *to), true, self.by(*by, last), by.next),
-            End::Never(why) => (why.clone(), false, String::new(), 0),
+        let (end, next) = match &seen.end {
+            run::End::At(to, by) => (End::Goes { to: self.value(seen, *to), by: self.by(*by, last) }, by.next),
+            run::End::Never(why) => (End::Never { never: why.clone() }, 0),
         };
         Leave {
-            to,
-            ends,
+            end,
             at: self.offset(last),
-            by,
             trap: self.traps(next),
-            sp: self.name(seen, seen.after[abi.sp]),
+            sp: self.value(seen, seen.after[abi.sp]),
             kept: kept.into_iter().map(|r| abi.name(r)).collect(),
             changed: changed.collect(),
             flags: flags(&seen.before) == flags(&seen.after),
@@ -201,7 +199,7 @@ impl Sayer<'_> {
             unclear: self.unclear(seen.after.flags),
             vectors: vectors.filter(|(_, (a, b))| a != b).map(|(v, _)| v.name).collect(),
             control: control.filter(|(_, (a, b))| a != b).map(|(c, _)| c.reg.name).collect(),
-            memory: memory.map(|((_, after), at)| (hex(at), self.name(seen, *after))).collect(),
+            memory: memory.map(|((_, after), at)| (Offset(at), self.value(seen, *after))).collect(),
             elsewhere: elsewhere.collect(),
             writers: self.writers(&seen.writers),
         }
@@ -215,36 +213,40 @@ impl Sayer<'_> {
     }
 
     /// The last branch.
-    fn by(&self, by: Taken, at: u64) -> String {
-        match &self.subject.code.thunk {
-            Some(thunk) if thunk.contains(&at) => {
-                format!("{} in {}", by.name(), self.subject.registers.machine.return_thunk)
-            }
-            _ => by.name().to_owned(),
-        }
+    fn by(&self, by: Taken, at: u64) -> By {
+        let thunk = self.subject.code.thunk.as_ref().filter(|thunk| thunk.contains(&at));
+        By { kind: by.kind(), inside: thunk.map(|_| self.subject.registers.machine.return_thunk) }
     }
 
     fn unwind(&self, seen: &Seen) -> Vec<Unwound> {
         let mut all: Vec<Unwound> = Vec::new();
         for SeenUnwind { at, found } in &seen.unwinds {
             let at = self.offset(*at);
-            let nothing = || "nothing".to_owned();
-            let mut now = Unwound {
-                from: at,
-                to: at,
-                cfa: nothing(),
-                returns: nothing(),
-                known_column: true,
-                looked_up: false,
-                lost: Vec::new(),
+            let now = match found {
+                None => Unwound {
+                    from: at,
+                    to: at,
+                    caller: Caller::Nothing {},
+                    known_column: true,
+                    looked_up: false,
+                    lost: Vec::new(),
+                },
+                Some(found) => {
+                    let lost = found.registers.iter().filter(|(reg, value)| seen.before[*reg] != *value);
+                    let cfa = self.value(seen, found.cfa);
+                    Unwound {
+                        from: at,
+                        to: at,
+                        caller: match found.returns {
+                            Some(returns) => Caller::Found { cfa, returns: self.value(seen, returns) },
+                            None => Caller::Undefined { cfa },
+                        },
+                        known_column: found.known_column,
+                        looked_up: found.looked_up,
+                        lost: lost.map(|(reg, _)| self.abi.name(*reg)).collect(),
+                    }
+                }
             };
-            if let Some(found) = found {
-                let lost = found.registers.iter().filter(|(reg, value)| seen.before[*reg] != *value);
-                now.cfa = self.name(seen, found.cfa);
-                now.returns = found.returns.map_or_else(|| "undefined".to_owned(), |at| self.name(seen, at));
-                now.lost = lost.map(|(reg, _)| self.abi.name(*reg)).collect();
-                (now.known_column, now.looked_up) = (found.known_column, found.looked_up);
-            }
             match all.last_mut() {
                 Some(last) if last.state() == now.state() => last.to = at,
                 _ => all.push(now),
@@ -254,25 +256,26 @@ impl Sayer<'_> {
     }
 
     /// Leave out that a store is still where it was made.
-    pub fn forget(&self, way: &mut Way, call: usize, at: u64, seen: &Seen) {
-        let Some(call) = call.checked_sub(1).and_then(|n| seen.calls.get(n)) else { return };
-        let above = call.sp.wrapping_add(at).wrapping_sub(seen.sp);
-        way.leave.memory.retain(|place, value| *place != hex(above) || !stored(value));
+    pub fn forget(&self, way: &mut Way, call: u16, at: u64, seen: &Seen) {
+        let Some(call) = usize::from(call).checked_sub(1).and_then(|n| seen.calls.get(n)) else { return };
+        let above = Offset::between(seen.sp, call.sp.wrapping_add(at));
+        way.leave.memory.retain(|place, value| *place != above || !value.is_stored());
     }
 
     /// Where a stored word is found again.
-    pub fn shows(&self, way: &Way) -> Vec<String> {
+    pub fn shows(&self, way: &Way) -> Vec<Shows> {
         let mut all = Vec::new();
-        if stored(&way.leave.to) {
-            all.push("where it goes".to_owned());
+        if way.leave.to().is_some_and(Value::is_stored) {
+            all.push(Shows::To);
         }
-        let changed = way.leave.changed.iter().filter(|(reg, v)| stored(v) && !self.is_scratch(reg));
-        all.extend(changed.map(|(reg, _)| (*reg).to_owned()));
-        all.extend(way.leave.memory.iter().filter(|(_, v)| stored(v)).map(|(at, _)| format!("[stack+{at}]")));
+        let changed = way.leave.changed.iter().filter(|(reg, v)| v.is_stored() && !self.is_scratch(reg));
+        all.extend(changed.map(|(reg, _)| Shows::Register(reg)));
+        all.extend(way.leave.memory.iter().filter(|(_, v)| v.is_stored()).map(|(at, _)| Shows::CallerWord(*at)));
         for (call, n) in way.call.iter().zip(1..) {
-            all.extend(call.argument.iter().filter(|(_, v)| stored(v)).map(|(r, _)| format!("{r} at call {n}")));
-            if stored(&call.callee) {
-                all.push(format!("callee of call {n}"));
+            let given = call.argument.iter().filter(|(_, v)| v.is_stored());
+            all.extend(given.map(|(reg, _)| Shows::Argument(reg, n)));
+            if call.callee.is_stored() {
+                all.push(Shows::Callee(n));
             }
         }
         all
@@ -286,7 +289,7 @@ impl Sayer<'_> {
     pub fn line(&self, line: &Decoded) -> Line {
         let there = line.target.and_then(|to| match self.offset(to) {
             offset if offset < self.subject.code.size => Some(format!("+{offset:#x}")),
-            _ => self.subject.names.name(to),
+            _ => Some(self.subject.names.term(to)?.show(self.abi).to_string()),
         });
         // It is the last operand.
         let text = match there.zip(line.text.rsplit_once([' ', ',', '#'])) {
@@ -301,12 +304,26 @@ impl Sayer<'_> {
         Line { at: self.offset(line.at), text }
     }
 
-    fn name(&self, seen: &Seen, value: u64) -> String {
+    fn of(&self, term: Term) -> Value {
+        Value::new(term, self.abi)
+    }
+
+    fn value(&self, seen: &Seen, value: u64) -> Value {
         // Where that is depends on how long the code is.
-        if let Some(n) = seen.calls.iter().position(|call| call.by.next == value) {
-            return format!("behind call {}", n + 1);
-        }
-        seen.tokens.name(value, &self.subject.names, seen.sp)
+        self.of(match seen.calls.iter().position(|call| call.by.next == value) {
+            Some(n) => Root::Behind(n as u16 + 1).into(),
+            None => seen.tokens.term(value, &self.subject.names, seen.sp),
+        })
+    }
+
+    /// The word of memory at an address.
+    pub fn content(&self, at: &Term) -> Value {
+        self.of(at.clone().content())
+    }
+
+    /// What a register held at the entry.
+    pub fn register(&self, reg: Reg) -> Value {
+        self.of(Root::Reg(reg).into())
     }
 }
 
@@ -317,38 +334,7 @@ pub(super) fn scratch(abi: &Abi) -> RegSet {
     abi.caller_saved.minus(passed).minus(RegSet::of(&link)).minus(abi.hidden)
 }
 
-fn stored(value: &str) -> bool {
-    value.contains(" stored")
-}
-
 /// Bytes from SP at a call up to a few words above where it was at the entry.
 fn frame_bytes(seen: &Seen, call: &SeenCall) -> u64 {
     (seen.sp + CALLERS).saturating_sub(call.sp).min(call.words.len() as u64 * 8)
-}
-
-fn signed(name: &str, off: u64) -> String {
-    if off == 0 { name.to_owned() } else { format!("{name}+{off:#x}") }
-}
-
-/// An offset; numbers of one width, so that they are in order as text too.
-pub(super) fn hex(at: u64) -> String {
-    format!("{at:#05x}")
-}
-
-/// What differs in two tables.
-pub(super) fn each<K: Ord + AsRef<str>>(
-    left: &BTreeMap<K, String>,
-    right: &BTreeMap<K, String>,
-    absent: &str,
-    mut say: impl FnMut(&str, &str, &str),
-) {
-    let mut keys: Vec<&K> = left.keys().chain(right.keys()).collect();
-    keys.sort();
-    keys.dedup();
-    for key in keys {
-        let [l, r] = [left, right].map(|side| side.get(key).map_or(absent, String::as_str));
-        if l != r {
-            say(key.as_ref(), l, r);
-        }
-    }
 }
