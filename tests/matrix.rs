@@ -40,6 +40,7 @@ fn cell(row: &Row) -> &'static str {
         Verdict::Pass => "ok",
         Verdict::Deviates => "dev",
         Verdict::Fail => "fail",
+        Verdict::Open => panic!("a whole run left open: {}", row.reason),
         Verdict::Skip => marked(row).0,
     }
 }

@@ -77,8 +77,10 @@ impl ReportArgs {
         output::report(text, self.output.as_deref(), ui)?;
         let summary = document.report.summary;
         Ok(match () {
-            () if summary.fail > 0 => FAILS,
+            () if summary.fail + summary.open > 0 => FAILS,
             () if self.kselftest && summary.pass + summary.deviates == 0 => KSFT_SKIP,
+            // A report without rows is an empty share, or what is merged from one.
+            () if !document.report.results.is_empty() && summary.pass + summary.deviates == 0 => FAILS,
             () => DONE,
         })
     }

@@ -8,7 +8,7 @@ use emu_tests::{Clause, Report, Row, Verdict};
 use super::grid::{self, Cell, Column};
 use super::lines::{command, cut, paragraph};
 use super::promises;
-use super::rows::{unique, what, worst, writer};
+use super::rows::{counts, groups, unique, what, worst, writer};
 
 /// Terminal colours, or none.
 #[derive(Clone, Copy)]
@@ -72,11 +72,12 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
         to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;
     }
     to.deviations(verbose)?;
-    let s = report.summary;
     let counts = format!(
-        "{} pass, {} fail, {} deviate, {} not applicable; {} scenarios, each function run unpatched, enabled and \
-         disabled; seed {}, {}",
-        s.pass, s.fail, s.deviates, s.skip, report.scenarios, report.seed, report.engine
+        "{}; {} scenarios, each function run unpatched, enabled and disabled; seed {}, {}",
+        counts(report.summary),
+        report.scenarios,
+        report.seed,
+        report.engine
     );
     to.out.write_str(&paragraph(&counts, width, "", ""))?;
     if verbose || arches.is_empty() { Ok(()) } else { to.next() }
@@ -92,21 +93,24 @@ struct Fares {
     hold: usize,
     deviate: usize,
     fail: usize,
+    /// Clauses that are left open.
+    open: usize,
 }
 
 fn fares(report: &Report, arch: &str) -> Fares {
     let rows = || report.results.iter().filter(|r| r.arch == arch);
     let options = unique(rows().map(|r| r.options.as_str())).len();
     let scenarios = report.scenarios_by_arch.get(arch).copied().unwrap_or_default();
-    let mut fares = Fares { options, scenarios, ..Fares::default() };
+    let open = rows().filter(|r| r.verdict == Verdict::Open).count();
+    let mut fares = Fares { options, scenarios, open, ..Fares::default() };
     for trampoline in unique(rows().map(|r| r.trampoline.as_str())) {
         fares.trampolines += 1;
         match worst(rows().filter(|r| r.trampoline == trampoline)) {
             Some(Verdict::Fail) => fares.fail += 1,
             Some(Verdict::Deviates) => fares.deviate += 1,
             Some(Verdict::Pass) => fares.hold += 1,
-            // Nothing was decided.
-            Some(Verdict::Skip) | None => {}
+            // Nothing was decided, or not all.
+            Some(Verdict::Skip | Verdict::Open) | None => {}
         }
     }
     fares
@@ -130,12 +134,15 @@ impl Writer<'_, '_> {
         let all: Vec<(&str, Fares)> = arches.into_iter().map(|arch| (arch, fares(report, arch))).collect();
         let sum = |of: fn(&Fares) -> usize| all.iter().map(|(_, f)| of(f)).sum::<usize>();
         let (trampolines, fail, deviate) = (sum(|f| f.trampolines), sum(|f| f.fail), sum(|f| f.deviate));
+        let open = sum(|f| f.open);
         let (word, code) = match (fail, sum(|f| f.hold) + deviate) {
+            (0, _) if open > 0 => ("not decided", BAD),
             (0, 0) => ("nothing was decided", NOTABLE),
             (0, _) => ("holds", GOOD),
             _ => ("fails", BAD),
         };
         let how = match (fail, deviate) {
+            (0, _) if open > 0 => format!(", {open} clauses not decided"),
             (0, 0) => String::new(),
             (0, _) => format!(", {deviate} with deviations that the contracts name"),
             _ => format!(", {fail} with clauses that fail"),
@@ -147,7 +154,7 @@ impl Writer<'_, '_> {
             "{:10}{:>12}{:>9}{:>11}{:>9}{:>9}{:>9}",
             "", has[0], has[1], has[2], how[0], how[1], how[2]
         ))?;
-        for (arch, Fares { trampolines, options, scenarios, hold, deviate, fail }) in all {
+        for (arch, Fares { trampolines, options, scenarios, hold, deviate, fail, .. }) in all {
             let fail_code = if fail > 0 { BAD } else { QUIET };
             let fail = self.palette.paint(fail_code, &format!("{fail:>9}"));
             writeln!(self.out, "{arch:<10}{trampolines:>12}{options:>9}{scenarios:>11}{hold:>9}{deviate:>9}{fail}")?;
@@ -316,6 +323,20 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
+    /// What is not decided, by its cause.
+    fn open(&mut self) -> Result {
+        let rows = self.report.results.iter().filter(|r| r.verdict == Verdict::Open).collect();
+        let of = |r: &Row| format!("{} {} ({}): {}", r.arch, r.trampoline, r.options, r.reason);
+        let all = groups(rows, of);
+        for group in &all {
+            let names: Vec<&str> = group.rows.iter().map(|r| r.clause.name()).collect();
+            let text = format!("NOT DECIDED of {}: {}", group.name, names.join(" "));
+            let text = paragraph(&text, self.width, "", "  ");
+            self.out.write_str(&text.replacen("NOT DECIDED", &self.palette.paint(BAD, "NOT DECIDED"), 1))?;
+        }
+        if all.is_empty() { Ok(()) } else { writeln!(self.out) }
+    }
+
     /// The code around an instruction may be cut where the line ends, if not all is asked for.
     fn failures(&mut self, verbose: bool) -> Result {
         for row in self.report.results.iter().filter(|r| r.verdict == Verdict::Fail) {
@@ -335,7 +356,7 @@ impl Writer<'_, '_> {
             }
             writeln!(self.out)?;
         }
-        Ok(())
+        self.open()
     }
 }
 
@@ -345,6 +366,7 @@ fn worded(verdict: Option<Verdict>) -> (&'static str, &'static str) {
         Some(Verdict::Pass) => ("ok", GOOD),
         Some(Verdict::Fail) => ("FAIL", BAD),
         Some(Verdict::Deviates) => ("dev", NOTABLE),
+        Some(Verdict::Open) => ("?", BAD),
         Some(Verdict::Skip) | None => ("-", QUIET),
     }
 }
@@ -355,6 +377,7 @@ fn glyph(verdict: Option<Verdict>) -> char {
         Some(Verdict::Pass) => '+',
         Some(Verdict::Fail) => 'F',
         Some(Verdict::Deviates) => 'd',
+        Some(Verdict::Open) => '?',
         Some(Verdict::Skip) | None => '-',
     }
 }

@@ -33,6 +33,11 @@ fn case(row: &Row) -> TestCase {
             status.set_type(row.clause.name()).set_message(&row.reason);
             status
         }
+        Verdict::Open => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_type("open").set_message(&row.reason);
+            status
+        }
     };
     let details: Vec<String> = details(row).collect();
     if !details.is_empty() {

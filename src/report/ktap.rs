@@ -42,7 +42,7 @@ fn clause(out: &mut String, number: usize, row: &Row) -> Result {
     }
     let (result, directive) = match row.verdict {
         Verdict::Pass => ("ok", ""),
-        Verdict::Fail => ("not ok", ""),
+        Verdict::Fail | Verdict::Open => ("not ok", ""),
         Verdict::Deviates => ("ok", "XFAIL "),
         Verdict::Skip => ("ok", "SKIP "),
     };
@@ -56,7 +56,8 @@ fn clause(out: &mut String, number: usize, row: &Row) -> Result {
 /// The line of a test that has subtests: it fails if one of them does, and is skipped if all of them are.
 fn parent(out: &mut String, depth: usize, number: usize, group: &Group) -> Result {
     let all = |verdict| group.rows.iter().all(|r| r.verdict == verdict);
-    let result = if group.rows.iter().any(|r| r.verdict == Verdict::Fail) { "not ok" } else { "ok" };
+    let result =
+        if group.rows.iter().any(|r| matches!(r.verdict, Verdict::Fail | Verdict::Open)) { "not ok" } else { "ok" };
     let skipped = if all(Verdict::Skip) { " # SKIP no clause was checked" } else { "" };
     writeln!(out, "{}{result} {number} {}{skipped}", "  ".repeat(depth), description(&group.name))
 }

@@ -1,6 +1,6 @@
 //! Rows as all formats need them: in groups, and in lines of text.
 
-use emu_tests::{Failure, Row, Verdict};
+use emu_tests::{Failure, Row, Summary, Verdict};
 
 /// Rows that go together, in order of first appearance.
 pub struct Group<'r> {
@@ -56,10 +56,17 @@ pub fn writer(f: &Failure) -> Option<String> {
     (!f.last_writer.is_empty()).then(|| format!("last written by {}", f.last_writer))
 }
 
+/// How many clauses fare how, in words.
+pub fn counts(Summary { pass, fail, deviates, skip, open }: Summary) -> String {
+    let left = if open > 0 { format!(", {open} not decided") } else { String::new() };
+    format!("{pass} pass, {fail} fail{left}, {deviates} deviate, {skip} not applicable")
+}
+
 /// The worst verdict of several option sets: a failure anywhere is a failure.
 pub fn worst<'r>(rows: impl Iterator<Item = &'r Row>) -> Option<Verdict> {
     let rank = |v: &Verdict| match v {
-        Verdict::Fail => 3,
+        Verdict::Fail => 4,
+        Verdict::Open => 3,
         Verdict::Deviates => 2,
         Verdict::Pass => 1,
         Verdict::Skip => 0,

@@ -25,7 +25,7 @@ pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
     let mut artifacts: Vec<sarif::Artifact> = Vec::new();
     let mut results = Vec::new();
     let mut same = HashMap::new();
-    let told = |row: &&Row| verbose || matches!(row.verdict, Verdict::Fail | Verdict::Deviates);
+    let told = |row: &&Row| verbose || matches!(row.verdict, Verdict::Fail | Verdict::Open | Verdict::Deviates);
     // What fails comes first, where not everything is taken.
     let (fail, other): (Vec<&Row>, Vec<&Row>) =
         report.results.iter().filter(told).partition(|row| row.verdict == Verdict::Fail);
@@ -142,6 +142,8 @@ fn result(
         Verdict::Fail => (sarif::ResultKind::Fail, sarif::ResultLevel::Error),
         Verdict::Deviates => (sarif::ResultKind::Fail, sarif::ResultLevel::Warning),
         Verdict::Skip => (sarif::ResultKind::Open, sarif::ResultLevel::None),
+        // Platforms show what fails, and a run with it is no success.
+        Verdict::Open => (sarif::ResultKind::Fail, sarif::ResultLevel::Error),
     };
     let mut result = sarif::Result::builder()
         .rule_id(row.clause.name())

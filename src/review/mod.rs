@@ -230,7 +230,8 @@ fn changes(without: &Report, with: &Report, replayed: bool) -> Vec<Change> {
                 }
             }
             Verdict::Skip if held => all.push(change("", None, format!("not checked: {}", row.reason))),
-            Verdict::Pass | Verdict::Deviates | Verdict::Skip => {}
+            Verdict::Open if held => all.push(change("", None, format!("not decided: {}", row.reason))),
+            Verdict::Pass | Verdict::Deviates | Verdict::Skip | Verdict::Open => {}
         }
     }
     all

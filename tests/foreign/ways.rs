@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::case::{Case, TRAMPOLINE};
-use crate::common::CONTRACT;
+use crate::case::{Case, TRAMPOLINE, flat};
+use crate::common::{Bench, CONTRACT};
 use crate::values::{ENTRY, ENTRY_CONTRACT};
 
 /// The rows of the JSON report.
@@ -86,6 +86,33 @@ fn runs_that_do_not_come_back_are_cut_off() {
     let p9 = row(&case, "my_entry", "P9");
     assert_eq!(p9["verdict"], "fail");
     assert!(p9["failures"].to_string().contains("loop"), "{p9}");
+}
+
+/// A trampoline that only another one leads to is not judged if that one does not come back: this is no pass.
+#[test]
+fn what_is_not_decided_is_no_pass() {
+    let b = Bench::new();
+    let fault = "ftrace_caller:TEARDOWN_MISMATCH(+8)@0xb7";
+    let names = ["ftrace_caller", "return_to_handler", "ftrace_stub", "--arch", "x86_64"];
+    b.ok(&[&["gen"], &names[..], &["--fault", fault, "--emit", "obj,contract", "--stem", "t"]].concat());
+    let check = ["check", "return_to_handler", "--object", "t.o", "--contract", "t.toml"];
+    let out = flat(&b.ends(1, &check));
+    assert!(out.starts_with("not decided: 1 trampoline, "), "{out}");
+    let cause = "return_to_handler (t.toml): ftrace_caller leads here and fails: P7 sp, at ";
+    assert!(out.contains(&format!("NOT DECIDED of x86_64 {cause}")), "{out}");
+    for (format, part) in [
+        ("json", "\"verdict\": \"open\""),
+        ("junit", "<error message=\"ftrace_caller leads here"),
+        ("ktap", "not ok 1 x86_64"),
+        ("sarif", "ftrace_caller leads here and fails"),
+        ("html", "clauses not decided"),
+    ] {
+        let out = b.ends(1, &[&check[..], &["--format", format]].concat());
+        assert!(out.contains(part), "{format}: {out}");
+    }
+    // Of those that are judged with it, the cause comes first.
+    let out = b.ends(1, &["check", "--object", "t.o", "--contract", "t.toml"]);
+    assert!(out.starts_with("fails: ") && out.find("FAIL ") < out.find("NOT DECIDED"), "{out}");
 }
 
 #[test]

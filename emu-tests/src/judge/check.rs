@@ -248,7 +248,7 @@ fn judge_patched(
             rig.patch_all(rig.on(attach), patched)?;
             astray += 1;
             if astray == MOST_ASTRAY {
-                tally.cut_off = true;
+                tally.cut_off[attach] = true;
                 break;
             }
         }

@@ -20,8 +20,8 @@ pub(crate) struct Tally {
     pub(crate) decided: Vec<[u8; Clause::ALL.len()]>,
     /// All places at which a clause failed, with the instructions.
     pub(crate) places: Vec<BTreeSet<(Clause, String)>>,
-    /// So many runs did not come back that the others were left out.
-    pub(crate) cut_off: bool,
+    /// By trampoline at the site: so many runs did not come back that the others were left out.
+    pub(crate) cut_off: Vec<bool>,
     pub(crate) fates: Vec<[Fate; 32]>,
     /// The registers that are promised on each way out.
     pub(crate) promised: Vec<[RegSet; WAYS]>,
@@ -59,7 +59,7 @@ impl Tally {
             checks: vec![[0; Clause::ALL.len()]; n],
             decided: vec![[0; Clause::ALL.len()]; n],
             places: vec![BTreeSet::new(); n],
-            cut_off: false,
+            cut_off: vec![false; n],
             fates: vec![[Fate::default(); 32]; n],
             promised: vec![[RegSet::EMPTY; WAYS]; n],
             vectors_lost: vec![0; n],
@@ -136,7 +136,7 @@ impl Tally {
         self.deviated.iter_mut().zip(&other.deviated).for_each(|(n, m)| *n += m);
         self.renamed.iter_mut().zip(other.renamed).for_each(|(all, ids)| all.extend(ids));
         self.scenarios += other.scenarios;
-        self.cut_off |= other.cut_off;
+        self.cut_off.iter_mut().zip(&other.cut_off).for_each(|(all, more)| *all |= more);
         self.stubs = other.stubs;
     }
 }

@@ -147,11 +147,12 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
         _ => tally.checks[trampoline][clause as usize],
     };
     let question = Question { suite, tally, filter, trampoline, clause, checks };
-    let Judged { verdict, reason, reason_id } = match clause {
+    let judged = match clause {
         Clause::Wide => question.wide(),
         Clause::Coverage => question.coverage(),
         _ => question.checked(),
     };
+    let Judged { verdict, reason, reason_id } = question.left_open(&judged).unwrap_or(judged);
     let failures = tally.failures[trampoline].iter().filter(|f| f.clause == clause);
     let missed = tally.missed[trampoline].iter().flatten().filter(|_| clause == Clause::Coverage);
     let tails = &tally.elsewhere[trampoline];
@@ -173,6 +174,27 @@ fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: 
 }
 
 impl Question<'_> {
+    /// A clause that is open: the trampoline is reached through another one, whose other runs were left out because it fails.
+    fn left_open(&self, judged: &Judged) -> Option<Judged> {
+        let Question { suite, tally, filter, trampoline, clause, .. } = *self;
+        let contract = &suite.contracts[trampoline];
+        let fails = |i: usize| tally.failed[i].iter().any(|n| *n > 0);
+        let own = contract.kind.attaches() || contract.kind.is_sled() || fails(trampoline);
+        let cause = (0..suite.contracts.len()).find(|i| tally.cut_off[*i] && fails(*i));
+        let cause = cause.filter(|_| filter.judges(clause) && !filter.first_failure && !own)?;
+        let decided = tally.decided[trampoline][clause as usize];
+        let open = match (judged.verdict, judged.reason_id) {
+            (Verdict::Skip, Some(Reason::NotInCases | Reason::WayNotTaken | Reason::CutOff | Reason::NoCase)) => true,
+            (Verdict::Pass, _) => undecided(contract, clause, decided).is_some(),
+            _ => false,
+        };
+        let first = tally.failures[cause].iter().min_by_key(|f| f.clause);
+        let first = first.map_or(String::new(), |f| format!(": {} {}, at {}", f.clause, f.place, f.at));
+        let name = &suite.contracts[cause].name;
+        let reason = format!("{name} leads here and fails{first}; its other runs were left out");
+        open.then_some(Judged { verdict: Verdict::Open, reason, reason_id: Some(Reason::LeftOut) })
+    }
+
     /// Of what runs check: the first line that fits decides.
     fn checked(&self) -> Judged {
         let Question { suite, tally, filter, trampoline, clause, checks } = *self;
@@ -182,7 +204,7 @@ impl Question<'_> {
         let (found, lost): (Vec<_>, Vec<_>) = expected.partition(|(_, n)| **n > 0);
         let found: Vec<&Deviation> = found.into_iter().map(|(d, _)| d).collect();
         // What was not run may be where it deviates.
-        let ended = (filter.first_failure && tally.fails()) || tally.cut_off;
+        let ended = (filter.first_failure && tally.fails()) || tally.cut_off.contains(&true);
         let whole = !filter.leaves_out() && filter.fixture.is_none() && filter.judges(clause) && !ended;
         let lost = lost.first().filter(|_| whole).map(|(d, _)| d);
         let failed = tally.failed[trampoline][clause as usize];
@@ -221,7 +243,7 @@ impl Question<'_> {
     fn coverage(&self) -> Judged {
         let (total, filter) = (self.tally.instructions[self.trampoline], self.filter);
         match &self.tally.missed[self.trampoline] {
-            _ if self.tally.cut_off => Judged::skip(Reason::CutOff),
+            _ if self.tally.cut_off.contains(&true) => Judged::skip(Reason::CutOff),
             _ if !filter.judges(self.clause) => Judged::skip(Reason::FirstFailure),
             None if matches!(filter.distance, Some(Distance::Far { .. })) => Judged::skip(Reason::OtherImage),
             None if filter.chosen() => Judged::skip(Reason::NoCase),

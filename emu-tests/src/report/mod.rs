@@ -123,6 +123,8 @@ pub enum Verdict {
     Deviates,
     /// It was not checked, for the reason given. Never counted as a pass.
     Skip,
+    /// Runs that would decide it were left out, because another trampoline fails in them. A check with such a clause fails.
+    Open,
 }
 
 /// One failed check.
@@ -194,6 +196,13 @@ pub struct Summary {
     pub fail: usize,
     pub deviates: usize,
     pub skip: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub open: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// What became of a register between site and resumption, over all runs.
@@ -342,6 +351,7 @@ impl Report {
             fail: count(Verdict::Fail),
             deviates: count(Verdict::Deviates),
             skip: count(Verdict::Skip),
+            open: count(Verdict::Open),
         };
     }
 }

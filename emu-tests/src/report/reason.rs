@@ -53,6 +53,7 @@ reasons! {
     NotInCases "not-in-cases", "nothing of this kind in the cases run";
     NotLookedAt "not-looked-at", "its instructions were not looked at";
     CutOff "cut-off", "runs were left out: too many did not come back";
+    LeftOut "left-out", "runs were left out, because a trampoline that leads here fails";
     FirstFailure "first-failure", "ended with the first failure";
     OtherImage "other-image", "counted where the trampolines are in the same image";
     NoCase "no-case", "none of the cases that were run comes here";

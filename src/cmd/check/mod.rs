@@ -99,7 +99,7 @@ const EXAMPLES: &str = "\
 The checker runs each function unpatched, with its site enabled, and with it disabled again. Results and machine state \
 must agree, except for what the contract lists as clobbered.
 
-Exit code: 0 all clauses hold, 1 one fails, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
+Exit code: 0 all clauses hold, 1 one fails or is not decided, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
 clause was checked.
 A share of --partition can be empty, because a hash of names decides. It still ends with 0 (4) and writes a report, which \
 `report merge` needs.

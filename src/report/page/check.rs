@@ -8,7 +8,7 @@ use templates::page::{
     ArchRow, Check, ClauseRow, FailedClause, Matrix, MatrixCell, MatrixRow, Single, Trampoline, part as rendered,
 };
 
-use super::super::rows::{unique, worst};
+use super::super::rows::{counts, unique, worst};
 use super::views;
 use super::words::{line, pasted};
 
@@ -39,19 +39,20 @@ pub fn part(report: &Report, id: &str) -> Result<(String, String, String)> {
     let of = Of { report, id, names, rows };
     let title = "What trampolines promise, and what they do".to_owned();
     let counted: Vec<ArchRow> = arches.iter().map(|arch| of.arch(arch)).collect();
-    let verdict = verdict(&counted);
+    let verdict = verdict(&counted, report.summary.open);
     let told = line(&verdict);
     let trampolines = (0..of.names.len()).map(|n| rendered(&of.trampoline(n))).collect::<Result<_>>()?;
-    let s = report.summary;
     let check = Check {
         id: id.to_owned(),
         heading: "Verdict".to_owned(),
         verdict,
         arches: counted,
         meta: format!(
-            "{} pass, {} fail, {} deviate, {} not applicable; {} scenarios, each function run unpatched, enabled and \
-             disabled; seed {}, {}",
-            s.pass, s.fail, s.deviates, s.skip, report.scenarios, report.seed, report.engine
+            "{}; {} scenarios, each function run unpatched, enabled and disabled; seed {}, {}",
+            counts(report.summary),
+            report.scenarios,
+            report.seed,
+            report.engine
         ),
         notes: notes(report),
         failures: of.failures(),
@@ -81,16 +82,19 @@ fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-fn verdict(arches: &[ArchRow]) -> templates::page::Verdict {
+/// The verdict on all, so many clauses being left open.
+fn verdict(arches: &[ArchRow], open: usize) -> templates::page::Verdict {
     let sum = |of: fn(&ArchRow) -> usize| arches.iter().map(of).sum::<usize>();
     let (all, hold, deviate, fail) = (sum(|a| a.trampolines), sum(|a| a.hold), sum(|a| a.deviate), sum(|a| a.fail));
     let (class, sign, word) = match (fail, hold + deviate) {
+        (0, _) if open > 0 => ("fail", "?", "not decided"),
         (0, 0) => ("note", "–", "nothing was decided"),
         (0, _) => ("pass", "✓", "holds"),
         _ => ("fail", "✗", "fails"),
     };
     let s = if all == 1 { "" } else { "s" };
     let how = match (fail, deviate) {
+        (0, _) if open > 0 => format!(", {open} clauses not decided"),
         (0, 0) => String::new(),
         (0, _) => format!(", {deviate} of them with deviations that their contracts name"),
         _ => format!(", {fail} of them with clauses that fail"),
@@ -105,6 +109,7 @@ fn shown(verdict: Option<Verdict>) -> (&'static str, &'static str, &'static str)
         Some(Verdict::Fail) => ("fail", "✗", "fails"),
         Some(Verdict::Deviates) => ("deviates", "d", "deviates"),
         Some(Verdict::Skip) => ("skip-cell", "–", "not checked"),
+        Some(Verdict::Open) => ("fail", "?", "not decided"),
         None => ("skip-cell", "", "not asked"),
     }
 }
@@ -129,7 +134,7 @@ impl<'r> Of<'r> {
                 Some(Verdict::Fail) => row.fail += 1,
                 Some(Verdict::Deviates) => row.deviate += 1,
                 Some(Verdict::Pass) => row.hold += 1,
-                Some(Verdict::Skip) | None => {}
+                Some(Verdict::Skip | Verdict::Open) | None => {}
             }
         }
         row
