@@ -18,6 +18,7 @@ mod kernels;
 mod modules;
 mod objects;
 mod packages;
+mod prose;
 mod qemu;
 mod selftests;
 mod tools;
@@ -64,6 +65,11 @@ const VERBS: &[Verb] = &[
         name: "modules",
         usage: "[--profile NAME] [--fetch | --check] [KERNEL ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
         run: modules::run,
+    },
+    Verb {
+        name: "prose",
+        usage: "[SEED]  draw doc comments and sentences of the documents, to be read with fresh eyes",
+        run: prose::run,
     },
 ];
 
