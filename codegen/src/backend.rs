@@ -45,18 +45,7 @@ pub trait Backend: Patch {
     ///
     /// # Errors
     /// What planning and encoding refuse; the message names the trampoline.
-    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
-        self.assemble_each(&mut specs.iter().copied(), target)
-    }
-    /// The same of trampolines that are never all in memory.
-    ///
-    /// # Errors
-    /// As [`Backend::assemble`].
-    fn assemble_each<'a>(
-        &self,
-        specs: &mut dyn ExactSizeIterator<Item = Spec<'a>>,
-        target: &Target,
-    ) -> Result<Assembly>;
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
     /// The same, and what was assembled as text.
     ///
     /// # Errors
@@ -128,29 +117,24 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
     }
 }
 
-/// Generate `specs` one after the other; `add` makes code of each. Those that differ in their name alone, and do not
-/// refer to it, share listing and code.
+/// Generate `specs` one after the other; `add` makes code of each.
 fn assemble<'a, I: Isa>(
-    specs: impl ExactSizeIterator<Item = Spec<'a>>,
+    specs: &[Spec<'a>],
     target: &Target,
     mut add: impl FnMut(usize, &Spec<'a>, &Plan, &Listing<'a, I::Insn>, &Shape, &mut Assembly) -> Result<()>,
 ) -> Result<Assembly> {
     let (mut plan, mut listing, mut assembly) = (Plan::default(), Listing::default(), Assembly::default());
-    let (mut shape, count) = (Shape::default(), specs.len());
-    let mut last: Option<Spec> = None;
-    for (i, spec) in specs.enumerate() {
+    let mut shape = Shape::default();
+    for (i, spec) in specs.iter().enumerate() {
         let mut made = || {
-            if !last.is_some_and(|last| last.alike(&spec) && listing.symbols.iter().all(|s| s.name != last.name)) {
-                generate::<I>(&spec, target, &mut plan, &mut listing)?;
-                checked::<I>(&spec, target, &plan, &listing)?;
-                shape.encode::<I>(&spec, target, &listing, None)?;
-            }
-            add(i, &spec, &plan, &listing, &shape, &mut assembly)
+            generate::<I>(spec, target, &mut plan, &mut listing)?;
+            checked::<I>(spec, target, &plan, &listing)?;
+            shape.encode::<I>(spec, target, &listing, None)?;
+            add(i, spec, &plan, &listing, &shape, &mut assembly)
         };
         made().map_err(|e| e.at(format_args!("{}: {}", target.facts.name, spec.name)))?;
-        last = Some(spec);
         if i == 0 {
-            assembly.reserve(count, target);
+            assembly.reserve(specs.len(), target);
         }
     }
     assembly.finish(target);
@@ -170,11 +154,7 @@ impl<I: Mutable> Backend for I {
         I::place(target, proto)
     }
 
-    fn assemble_each<'a>(
-        &self,
-        specs: &mut dyn ExactSizeIterator<Item = Spec<'a>>,
-        target: &Target,
-    ) -> Result<Assembly> {
+    fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {
         assemble::<I>(specs, target, |_, spec, _, listing, shape, assembly| {
             assembly.add(spec, target, &listing.symbols, shape)
         })
@@ -182,7 +162,7 @@ impl<I: Mutable> Backend for I {
 
     fn generate(&self, specs: &[Spec], target: &Target) -> Result<Artifact> {
         let mut listings = Vec::with_capacity(specs.len());
-        let assembly = assemble::<I>(specs.iter().copied(), target, |_, spec, plan, listing, shape, assembly| {
+        let assembly = assemble::<I>(specs, target, |_, spec, plan, listing, shape, assembly| {
             listings.push(text::render::<I>(spec, target, plan, listing)?);
             assembly.add(spec, target, &listing.symbols, shape)
         })?;
@@ -194,7 +174,7 @@ impl<I: Mutable> Backend for I {
     }
 
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly> {
-        assemble::<I>(specs.iter().copied(), target, |i, spec, _, listing, shape, assembly| {
+        assemble::<I>(specs, target, |i, spec, _, listing, shape, assembly| {
             if i == which {
                 return mutate::add::<I>(mutant, spec, target, listing, assembly);
             }

@@ -1,7 +1,8 @@
 //! Generated trampolines, and what is known of them.
 
 use codegen::ask::frame::Stores;
-use codegen::backend::Artifact;
+use codegen::ask::spec::Spec as Planned;
+use codegen::backend::Backend;
 use codegen::contract::Contract as Promise;
 use codegen::out::assembly::Assembly;
 use codegen::out::obj;
@@ -9,6 +10,7 @@ use codegen::out::text::TextListing;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
 
+use crate::internal::request::Request;
 use crate::spec::Spec;
 use crate::target::Target;
 
@@ -16,10 +18,9 @@ use crate::target::Target;
 pub struct Trampolines {
     target: Target,
     assembly: Assembly,
-    listings: Vec<TextListing>,
-    prototypes: Vec<Option<Prototype>>,
-    #[cfg(feature = "judge")]
-    requests: Vec<crate::internal::request::Request>,
+    requests: Vec<Request>,
+    /// The prototypes, as they were given, of those whose callee has the same.
+    prototypes: Vec<Option<String>>,
 }
 
 /// What a trampoline promises.
@@ -90,24 +91,16 @@ pub struct Path {
 /// A spec that the target cannot have; a symbol that two of them define. The message names it.
 pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
     let requests = specs.iter().map(|spec| spec.request(target)).collect::<Result<Vec<_>>>()?;
-    let prototypes = specs.iter().map(Spec::prototype).collect::<Result<Vec<_>>>()?;
-    let specs: Vec<_> = requests.iter().map(|request| request.spec()).collect();
-    let backend = crate::internal::backend(target.arch())?;
-    let Artifact { assembly, listings } = backend.generate(&specs, target.resolved())?;
-    Ok(Trampolines {
-        target: target.clone(),
-        assembly,
-        listings,
-        prototypes,
-        #[cfg(feature = "judge")]
-        requests,
-    })
+    let planned: Vec<_> = requests.iter().map(Request::spec).collect();
+    let assembly = crate::internal::backend(target.arch())?.assemble(&planned, target.resolved())?;
+    let prototypes = specs.iter().map(|spec| spec.prototype().map(str::to_owned)).collect();
+    Ok(Trampolines { target: target.clone(), assembly, requests, prototypes })
 }
 
 impl Trampolines {
     /// Their symbols.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.listings.iter().map(|listing| &*listing.name)
+        self.requests.iter().map(|request| request.spec().name)
     }
 
     /// Text that GNU as assembles, with what each promises above it.
@@ -115,7 +108,7 @@ impl Trampolines {
     /// # Errors
     /// None that a spec causes.
     pub fn text(&self) -> Result<String> {
-        templates::asm(&self.listings, self.target.resolved(), self.target.arch())
+        templates::asm(&self.listings()?, self.target.resolved(), self.target.arch())
     }
 
     /// A C header: the trampolines, the functions that they call, labels, and offsets in the callbacks' structures.
@@ -123,7 +116,9 @@ impl Trampolines {
     /// # Errors
     /// None that a spec causes.
     pub fn header(&self) -> Result<String> {
-        templates::header(&self.listings, &self.prototypes, self.target.resolved(), self.target.arch())
+        let parsed = |prototype: &Option<String>| prototype.as_deref().map(Prototype::parse).transpose();
+        let prototypes = self.prototypes.iter().map(parsed).collect::<Result<Vec<_>>>()?;
+        templates::header(&self.listings()?, &prototypes, self.target.resolved(), self.target.arch())
     }
 
     /// An ELF64 relocatable object, as GNU as makes it from the text.
@@ -144,7 +139,7 @@ impl Trampolines {
     /// # Errors
     /// There is none of that name.
     pub fn contract(&self, name: &str) -> Result<Contract> {
-        Ok(Contract::of(&self.listing(name)?.contract))
+        Ok(Contract::of(&Promise::of(&self.planned(name)?, self.target.resolved())?))
     }
 
     /// What one of them costs.
@@ -152,7 +147,7 @@ impl Trampolines {
     /// # Errors
     /// There is none of that name.
     pub fn cost(&self, name: &str) -> Result<Cost> {
-        let cost = &self.listing(name)?.cost;
+        let cost = self.backend()?.text(&self.planned(name)?, self.target.resolved())?.cost;
         let paths = cost.paths.iter().map(|p| {
             let codegen::out::cost::PathCost { path, executed, loads, stores, clock } = *p;
             Path { name: path, executed, loads, stores, clock }
@@ -165,14 +160,24 @@ impl Trampolines {
         })
     }
 
-    fn listing(&self, name: &str) -> Result<&TextListing> {
-        let found = self.listings.iter().find(|listing| listing.name == name);
+    fn backend(&self) -> Result<&'static dyn Backend> {
+        crate::internal::backend(self.target.arch())
+    }
+
+    fn planned(&self, name: &str) -> Result<Planned<'_>> {
+        let found = self.requests.iter().map(Request::spec).find(|spec| spec.name == name);
         found.ok_or_else(|| Error::unknown("generated trampoline", name, self.names()))
+    }
+
+    /// Each as text. An object needs none of it.
+    fn listings(&self) -> Result<Vec<TextListing>> {
+        let backend = self.backend()?;
+        self.requests.iter().map(|request| backend.text(&request.spec(), self.target.resolved())).collect()
     }
 
     /// For what judges.
     #[cfg(feature = "judge")]
-    pub(crate) fn parts(&self) -> (&Target, &[crate::internal::request::Request]) {
+    pub(crate) fn parts(&self) -> (&Target, &[Request]) {
         (&self.target, &self.requests)
     }
 }

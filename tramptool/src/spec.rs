@@ -2,7 +2,6 @@
 
 use codegen::ask::spec::{Clock as Time, Events as Recorded, Form as Inner};
 use codegen::words::error::Result;
-use codegen::words::proto::Prototype;
 
 use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 use crate::internal::request::{Request, trampoline};
@@ -234,8 +233,7 @@ impl Spec {
     }
 
     /// The prototype, if the functions that are called have the same one.
-    pub(crate) fn prototype(&self) -> Result<Option<Prototype>> {
-        let sig = self.asked.sig.as_ref().filter(|_| self.what == DIRECT);
-        sig.map(|sig| Prototype::parse(sig)).transpose()
+    pub(crate) fn prototype(&self) -> Option<&str> {
+        self.asked.sig.as_deref().filter(|_| self.what == DIRECT)
     }
 }

@@ -38,19 +38,6 @@ impl<'a> Spec<'a> {
         Spec { name, kind, callee: "", body: Body::default(), programs: &[], export: "" }
     }
 
-    /// Is it the same trampoline, whatever the names?
-    pub(crate) fn alike(&self, other: &Spec) -> bool {
-        let Spec { name: _, export: _, kind, callee, body: Body { function, resume, exit }, programs } = self;
-        // Lengths first: memcmp is slow for the dangling pointers of empty strings.
-        let same = |a: &str, b: &str| a.len() == b.len() && (a.is_empty() || a == b);
-        *kind == other.kind
-            && *programs == other.programs
-            && *resume == other.body.resume
-            && same(callee, other.callee)
-            && same(function, other.body.function)
-            && same(exit, other.body.exit)
-    }
-
     /// Is a program called at this point?
     pub fn has(&self, attach: Attach) -> bool {
         self.programs.iter().any(|p| p.attach == attach)

@@ -507,7 +507,7 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
     original.add(spec, target, &listing.symbols, &shape)?;
     let code = |a: Assembly| {
         let tables = (a.tables.bytes.clone(), a.tables.relocs.clone());
-        (a.text().to_vec(), a.relocs.iter().collect::<Vec<_>>(), a.eh_frame.bytes(), tables)
+        (a.text().to_vec(), a.relocs.clone(), a.eh_frame.bytes.clone(), tables)
     };
     let mut seen = vec![code(original)];
     let mut mutants = Vec::new();

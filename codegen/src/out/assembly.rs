@@ -10,16 +10,14 @@ use crate::ask::spec::{Event, Spec};
 use crate::effect::faults::{Misstated, Mistyped};
 use crate::listing::code::{Fixup, Ref};
 use crate::listing::{SymRef, unbound};
-use crate::out::eh_frame::{EhFrame, Extent, Fde, Table};
+use crate::out::eh_frame::{EhFrame, Fde, Table};
 use crate::out::objtool::{self, Told};
 use crate::out::shape::Shape;
 use crate::profile::Offer;
 use crate::profile::lsda::{PERSONALITY, Tables};
 use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
-use crate::words::pieces::Pieces;
 use crate::words::reloc::{Reloc, RelocTarget};
-use crate::words::repeated::{Repeated, Step};
 use crate::words::step::{Local, Mark};
 
 /// A symbol that is defined here, or only referred to.
@@ -50,12 +48,12 @@ pub struct NumberField {
 /// Code of any number of trampolines, with all that an object file needs.
 #[derive(Default, Debug)]
 pub struct Assembly {
-    text: Pieces,
+    text: Vec<u8>,
     names: String,
     /// The numbers of `globals`, by name.
     index: HashTable<u32>,
     /// Relocations of `.text`, by offset.
-    pub relocs: Repeated<Reloc>,
+    pub relocs: Vec<Reloc>,
     /// Symbols with global binding, in the order of their first mention.
     pub globals: Vec<Symbol>,
     /// Labels that relocations need, and functions that only hold the type of another.
@@ -76,24 +74,6 @@ pub struct Assembly {
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// What the listing refers to: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
-    /// The labels of it that have got a symbol.
-    labelled: Vec<Local>,
-    /// The last trampoline that did not only repeat the one before it.
-    last: Option<Last>,
-}
-
-/// A trampoline that may be repeated with another name.
-#[derive(Debug)]
-struct Last {
-    /// The number of its shape.
-    shape: u64,
-    /// Where the code is of those that have repeated it.
-    base: usize,
-    /// What there was of relocations and of the unwind table before it.
-    relocs: usize,
-    unwind: Extent,
-    /// How much further on each is than the one before it, once there are two.
-    step: Option<Step>,
 }
 
 /// FNV-1a: the parts of a name have the hash of the whole.
@@ -121,17 +101,7 @@ impl Assembly {
 
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
-        self.text.bytes()
-    }
-
-    /// How many there are.
-    pub fn text_len(&self) -> usize {
-        self.text.len()
-    }
-
-    /// The same in pieces, each with how often it stands there in a row.
-    pub(crate) fn text_runs(&self) -> impl Iterator<Item = (&[u8], usize)> {
-        self.text.runs()
+        &self.text
     }
 
     /// A symbol's name.
@@ -202,7 +172,7 @@ impl Assembly {
             vec.reserve(vec.len() * count);
         }
         self.text.reserve(self.text.len().next_multiple_of(target.facts.align as usize) * count);
-        self.relocs.reserve(self.relocs.kept() * count);
+        grow(&mut self.relocs, count);
         grow(&mut self.globals, count);
         grow(&mut self.locals, count);
         self.eh_frame.reserve(count);
@@ -239,12 +209,8 @@ impl Assembly {
             self.define(hash(&[spec.export]), &[spec.export], start, end - start, true)?;
             self.export(spec.export, target.facts.dynamic[0]);
         }
-        if self.repeat(spec, shape, base)? {
-            self.text.end();
-            return Ok(());
-        }
         let described = (base + shape.described()) as u32;
-        let (relocs, unwind, table) = (self.relocs.kept(), self.eh_frame.extent(described), self.table(spec));
+        let table = self.table(spec);
         let fde =
             Fde { start: described, end: end as u32, base: base as u32, entry: &shape.entry, rules: &shape.rules };
         self.eh_frame.add(&fde, (table, wrong), target);
@@ -254,32 +220,7 @@ impl Assembly {
             let i = self.global(&[name]) as usize;
             self.globals[i].protected = true;
         }
-        self.text.end();
-        // A word for the type has a relocation of its own, and a table a number.
-        let alone = target.typed(spec.kind).is_some() || table.is_some();
-        self.last = (!alone).then_some(Last { shape: shape.number, base, relocs, unwind, step: None });
         Ok(())
-    }
-
-    /// Relocations, labels and unwind table of a trampoline, if they are those of the last one a step further on.
-    fn repeat(&mut self, spec: &Spec, shape: &Shape, base: usize) -> Result<bool> {
-        let Some(last) = self.last.as_mut().filter(|last| last.shape == shape.number) else { return Ok(false) };
-        let described = (base + shape.described()) as u32;
-        let Some(labels) = self.eh_frame.labels_since(&last.unwind, described) else { return Ok(false) };
-        let text = (base - last.base) as u32;
-        let step = Step { bytes: text, text, locals: self.labelled.len() as u32, labels };
-        if last.step.is_some_and(|known| known != step) {
-            return Ok(false);
-        }
-        (last.base, last.step) = (base, Some(step));
-        self.relocs.repeat(last.relocs, step);
-        self.eh_frame.repeat(&last.unwind, step);
-        for i in 0..self.labelled.len() {
-            let local = self.labelled[i];
-            let label = shape.labels[local.index()].ok_or_else(|| unbound(local, spec))?;
-            self.local(spec, local, (base + label) as u32);
-        }
-        Ok(true)
     }
 
     /// The instructions from here on have the number of a function.
@@ -338,7 +279,6 @@ impl Assembly {
     /// Relocations for what the code refers to. Returns the symbols of labels, where they have one.
     fn resolve(&mut self, spec: &Spec, symbols: &[SymRef], shape: &Shape, base: usize) -> Result<[u32; Local::COUNT]> {
         self.listed.truncate(symbols.len());
-        self.labelled.clear();
         for (n, referred) in symbols.iter().enumerate() {
             // Mostly what the last trampoline refers to.
             let is = |i: u32| self.globals.get(i as usize).is_some_and(|symbol| self.name(symbol) == referred.name);
@@ -364,7 +304,6 @@ impl Assembly {
                     let known = local_symbols[local.index()];
                     if known == u32::MAX {
                         local_symbols[local.index()] = self.local(spec, local, (base + label) as u32);
-                        self.labelled.push(local);
                     }
                     RelocTarget::Local(local_symbols[local.index()])
                 }
@@ -415,13 +354,13 @@ impl Assembly {
     }
 
     fn align(&mut self, target: &Target) {
-        self.text.fill(target.facts.fill.0, self.text.len().next_multiple_of(target.facts.align as usize));
+        let missing = self.text.len().next_multiple_of(target.facts.align as usize) - self.text.len();
+        self.text.extend(target.facts.fill.0.iter().cycle().take(missing));
     }
 
     pub(crate) fn finish(&mut self, target: &Target) {
         if target.facts.fill_end {
             self.align(target);
-            self.text.end();
         }
         if target.unwind_tables {
             self.eh_frame.finish();

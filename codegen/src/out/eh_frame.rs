@@ -11,7 +11,6 @@ use crate::profile::lsda::{PERSONALITY_ENCODING, TABLE_ENCODING};
 use crate::profile::target::Target;
 use crate::words::abi::Reg;
 use crate::words::reloc::{Reloc, RelocTarget};
-use crate::words::repeated::{Repeated, Step};
 
 /// A CIE: its return address column, whether it is of signal frames, the rules that it begins with besides a C function's, its offset.
 #[derive(Debug)]
@@ -70,42 +69,17 @@ pub(crate) struct Fde<'t> {
 /// An `.eh_frame` section under construction.
 #[derive(Default, Debug)]
 pub struct EhFrame {
-    /// The bytes, without entries that repeat.
-    bytes: Vec<u8>,
-    /// The entries that repeat, and how many bytes they are.
-    again: Vec<Again>,
-    repeated: u32,
+    /// The bytes.
+    pub bytes: Vec<u8>,
     /// The relocations.
-    pub relocs: Repeated<Reloc>,
+    pub relocs: Vec<Reloc>,
     /// Offsets in `.text` to which lengths refer. As GNU as does, each is a label of its own: GNU ld 2.40 adds the
     /// addend of a difference's second half where the psABI subtracts it, so both halves must have none.
-    pub labels: Repeated<u32>,
+    pub labels: Vec<u32>,
     cies: Vec<CieEntry>,
     /// Where in `bytes` the last entry is.
     fde: usize,
 }
-
-/// Entries that are there so many times more. Of these bytes, only the distance to the CIE grows.
-#[derive(Clone, Copy, Debug)]
-struct Again {
-    from: usize,
-    to: usize,
-    more: u32,
-}
-
-/// How much of an unwind table there is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    /// What is in memory of relocations and of labels.
-    relocs: usize,
-    labels: usize,
-    cies: usize,
-    /// The last label is where the next entry begins to describe.
-    joined: bool,
-}
-
-/// Where in an entry the distance to its CIE is.
-const CIE: usize = 4;
 
 const DW_CFA_ADVANCE_LOC: u8 = 0x40;
 const DW_CFA_OFFSET: u8 = 0x80;
@@ -248,72 +222,10 @@ impl Rules {
     }
 }
 
-/// Make of an entry that which comes so many entries of its size later.
-fn further(entry: &mut [u8], times: u32) {
-    let size = entry.len() as u32;
-    if let Some(distance) = entry.get_mut(CIE..).and_then(<[u8]>::first_chunk_mut) {
-        *distance = (u32::from_le_bytes(*distance) + size * times).to_le_bytes();
-    }
-}
-
 impl EhFrame {
-    /// How many bytes there are.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + self.repeated as usize
-    }
-
-    /// All bytes, in pieces.
-    pub(crate) fn pieces(&self, mut each: impl FnMut(&[u8])) {
-        let mut begin = 0;
-        for again in &self.again {
-            each(&self.bytes[begin..again.to]);
-            let mut entry = self.bytes[again.from..again.to].to_vec();
-            for _ in 0..again.more {
-                further(&mut entry, 1);
-                each(&entry);
-            }
-            begin = again.to;
-        }
-        each(&self.bytes[begin..]);
-    }
-
-    /// All bytes.
-    pub fn bytes(&self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.len());
-        self.pieces(|piece| all.extend_from_slice(piece));
-        all
-    }
-
-    /// How much there is before an entry that begins to describe here.
-    pub(crate) fn extent(&self, start: u32) -> Extent {
-        let joined = self.labels.last() == Some(start);
-        Extent { relocs: self.relocs.kept(), labels: self.labels.kept(), cies: self.cies.len(), joined }
-    }
-
-    /// How many labels the last entry has added, if one that begins to describe here is the same: no CIE came with it, and
-    /// both share their first label with the entry before, or neither does.
-    pub(crate) fn labels_since(&self, extent: &Extent, start: u32) -> Option<u32> {
-        let now = self.extent(start);
-        let same = (now.cies, now.joined) == (extent.cies, extent.joined);
-        same.then(|| (now.labels - extent.labels) as u32)
-    }
-
-    /// The last entry once more, for code that is a step further on. It is what was added since `extent`.
-    pub(crate) fn repeat(&mut self, extent: &Extent, step: Step) {
-        let (from, to) = (self.fde, self.bytes.len());
-        let step = Step { bytes: (to - from) as u32, ..step };
-        self.relocs.repeat(extent.relocs, step);
-        self.labels.repeat(extent.labels, step);
-        self.repeated += step.bytes;
-        match self.again.last_mut() {
-            Some(last) if last.to == to => last.more += 1,
-            _ => self.again.push(Again { from, to, more: 1 }),
-        }
-    }
-
-    /// Pad the entry at `at` in memory to a multiple of `align` and store its length.
+    /// Pad the entry at `at` to a multiple of `align` and store its length.
     fn seal(&mut self, at: usize, align: usize) {
-        self.bytes.resize(self.len().next_multiple_of(align) - self.repeated as usize, 0);
+        self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
         let length = (self.bytes.len() - at - 4) as u32;
         self.bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
     }
@@ -329,7 +241,7 @@ impl EhFrame {
         if let Some(cie) = self.cies.iter().rev().find(fits) {
             return (cie.at, cie.ops.len());
         }
-        let (at, start) = (self.len() as u32, self.bytes.len());
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 8]);
         self.bytes.push(cie.version);
         self.bytes.extend_from_slice(match (asks, entry.signal) {
@@ -342,7 +254,7 @@ impl EhFrame {
         if asks {
             self.bytes.extend_from_slice(&[7, PERSONALITY_ENCODING]);
             self.relocs.push(Reloc {
-                at: self.len() as u32,
+                at: self.bytes.len() as u32,
                 r_type: cie.pcrel32,
                 to: RelocTarget::Personality,
                 addend: 0,
@@ -355,10 +267,10 @@ impl EhFrame {
         let mut encoder = Encoder { bytes: &mut self.bytes, renamed };
         ops().for_each(|op| encoder.encode(op, target));
         self.seal(start, 4);
-        let cie = CieEntry { column: returns_in, signal: entry.signal, asks, ops: ops().collect(), at };
+        let cie = CieEntry { column: returns_in, signal: entry.signal, asks, ops: ops().collect(), at: start as u32 };
         let shared = cie.ops.len();
         self.cies.push(cie);
-        (at, shared)
+        (start as u32, shared)
     }
 
     /// Append the entry of a trampoline, with a CIE before it if none fits.
@@ -368,15 +280,15 @@ impl EhFrame {
         let renamed = of.rules.renamed;
         let (cie_at, shared) = self.cie(of.entry, table.is_some(), renamed, target);
         self.fde = self.bytes.len();
-        let fde = self.len() as u32;
-        self.bytes.extend_from_slice(&[0; CIE]);
-        self.bytes.extend_from_slice(&(fde + CIE as u32 - cie_at).to_le_bytes());
+        let fde = self.fde as u32;
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&(fde + 4 - cie_at).to_le_bytes());
         let (to, addend) = match target.facts.lengths {
             Some(_) => (self.label(of.start), 0),
             None => (RelocTarget::Text, i64::from(of.start)),
         };
         self.relocs.push(Reloc { at: fde + 8, r_type: cie.pcrel32, to, addend });
-        let (from, relocs) = (to, self.relocs.kept());
+        let (from, relocs) = (to, self.relocs.len());
         let range = if target.facts.lengths.is_none() { of.end - of.start } else { 0 };
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&range.to_le_bytes());
@@ -386,12 +298,12 @@ impl EhFrame {
                 Some(_) => (RelocTarget::Table(table.number), 0),
                 None => (RelocTarget::Tables, i64::from(table.start)),
             };
-            self.relocs.push(Reloc { at: self.len() as u32, r_type: cie.pcrel32, to, addend });
+            self.relocs.push(Reloc { at: self.bytes.len() as u32, r_type: cie.pcrel32, to, addend });
             self.bytes.extend_from_slice(&[0; 4]);
         }
         let mut encoder = Encoder { bytes: &mut self.bytes, renamed };
         entry_ops(of.entry, target).skip(shared).for_each(|op| encoder.encode(op, target));
-        let rules = self.len() as u32;
+        let rules = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&of.rules.bytes);
         if let Some(lengths) = target.facts.lengths {
             for distance in &of.rules.distances {
@@ -403,7 +315,7 @@ impl EhFrame {
             let (add, sub) = lengths.range;
             let end = self.label(of.end);
             self.difference(fde + 12, add, sub, end, from);
-            self.relocs.kept_from(relocs).rotate_right(2);
+            self.relocs[relocs..].rotate_right(2);
         }
         self.seal(self.fde, 4);
     }
@@ -411,12 +323,12 @@ impl EhFrame {
     /// Make room for `count` entries like those that are here.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.bytes.reserve(self.bytes.len() * count);
-        self.relocs.reserve(self.relocs.kept() * count);
-        self.labels.reserve(self.labels.kept() * count);
+        self.relocs.reserve(self.relocs.len() * count);
+        self.labels.reserve(self.labels.len() * count);
     }
 
     fn label(&mut self, offset: u32) -> RelocTarget {
-        if self.labels.last() != Some(offset) {
+        if self.labels.last() != Some(&offset) {
             self.labels.push(offset);
         }
         RelocTarget::Unwind(self.labels.len() as u32 - 1)
@@ -429,15 +341,6 @@ impl EhFrame {
 
     /// End the section: GNU as lets the last entry fill it up to its alignment.
     pub(crate) fn finish(&mut self) {
-        if let Some(last) = self.again.last_mut().filter(|last| last.to == self.bytes.len()) {
-            // It is longer then than those that it repeats.
-            let mut entry = self.bytes[last.from..last.to].to_vec();
-            further(&mut entry, last.more);
-            last.more -= 1;
-            self.repeated -= entry.len() as u32;
-            self.fde = self.bytes.len();
-            self.bytes.extend_from_slice(&entry);
-        }
         if !self.bytes.is_empty() {
             self.seal(self.fde, 8);
         }

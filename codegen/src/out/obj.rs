@@ -13,13 +13,11 @@ use object::write::{StreamingBuffer, StringId, WritableBuffer};
 use crate::arch::facts::Facts;
 use crate::arch::harden::TypeWord;
 use crate::out::assembly::{Assembly, Symbol};
-use crate::out::eh_frame::EhFrame;
 use crate::out::objtool::SECTIONS;
 use crate::profile::lsda::{self, Tables};
 use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
 use crate::words::reloc::{Reloc, RelocTarget};
-use crate::words::repeated::Repeated;
 
 /// The name of labels that only unwind tables refer to, as GNU as has it.
 const UNWIND_LABEL: &[u8] = b".L0 \0";
@@ -174,8 +172,8 @@ fn exception_labels(assembly: &Assembly, facts: &Facts) -> Vec<(usize, u32)> {
 /// A section as it is asked for. The second name is that of its relocations.
 struct Contents<'d> {
     name: (&'static str, &'static str),
-    data: Data<'d>,
-    relocs: Relocs<'d>,
+    data: Cow<'d, [u8]>,
+    relocs: Cow<'d, [Reloc]>,
     align: u64,
     flags: elf::SectionFlags,
     /// Bytes of an entry, where the section says so.
@@ -183,70 +181,10 @@ struct Contents<'d> {
     kind: elf::SectionType,
 }
 
-/// The bytes of a section.
-enum Data<'d> {
-    Bytes(Cow<'d, [u8]>),
-    /// Those of `.text`.
-    Text(&'d Assembly),
-    /// Those of `.eh_frame`.
-    Unwind(&'d EhFrame),
-}
-
-/// The relocations of a section.
-enum Relocs<'d> {
-    Some(Cow<'d, [Reloc]>),
-    Repeated(&'d Repeated<Reloc>),
-}
-
-impl Relocs<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Relocs::Some(relocs) => relocs.len(),
-            Relocs::Repeated(relocs) => relocs.len(),
-        }
-    }
-
-    fn each(&self, each: impl FnMut(Reloc)) {
-        match self {
-            Relocs::Some(relocs) => relocs.iter().copied().for_each(each),
-            Relocs::Repeated(relocs) => relocs.iter().for_each(each),
-        }
-    }
-}
-
-impl Data<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Data::Bytes(bytes) => bytes.len(),
-            Data::Text(assembly) => assembly.text_len(),
-            Data::Unwind(eh) => eh.len(),
-        }
-    }
-
-    fn write(&self, w: &mut Writer) {
-        match self {
-            Data::Bytes(bytes) => w.write(bytes),
-            Data::Text(assembly) => {
-                for (piece, times) in assembly.text_runs() {
-                    let some = times.min(BUFFER / piece.len().max(1)).max(1);
-                    let (all, one) = (piece.repeat(some), piece.len());
-                    (0..times / some).for_each(|_| w.write(&all));
-                    w.write(&all[..times % some * one]);
-                }
-            }
-            Data::Unwind(eh) => {
-                let mut records = Records::new(w);
-                eh.pieces(|piece| records.add(piece));
-                records.end();
-            }
-        }
-    }
-}
-
 impl Contents<'_> {
     /// How many section headers it takes.
     fn headers(&self) -> u32 {
-        1 + u32::from(self.relocs.len() > 0)
+        1 + u32::from(!self.relocs.is_empty())
     }
 }
 
@@ -255,19 +193,18 @@ const EXPORTS: (&str, &str) = (".export_symbol", ".rela.export_symbol");
 /// What goes into sections, in the order of GNU as.
 fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>> {
     let section = |name, data: &'d [u8], relocs: &'d [Reloc], align, flags| {
-        let (data, relocs) = (Data::Bytes(Cow::Borrowed(data)), Relocs::Some(Cow::Borrowed(relocs)));
+        let (data, relocs) = (Cow::Borrowed(data), Cow::Borrowed(relocs));
         Contents { name, data, relocs, align, flags, entry: 0, kind: elf::SHT_PROGBITS }
     };
     let (none, alloc) = (elf::SectionFlags(0), elf::SHF_ALLOC);
     let exec = elf::SectionFlags(alloc.0 | elf::SHF_EXECINSTR.0);
     let align = u64::from(target.facts.align);
-    let (data, relocs) = (Data::Text(assembly), Relocs::Repeated(&assembly.relocs));
-    let text = section((".text", ".rela.text"), &[], &[], align, exec);
-    let mut all = vec![Contents { data, relocs, ..text }, section((".note.GNU-stack", ""), &[], &[], 1, none)];
+    let text = section((".text", ".rela.text"), assembly.text(), &assembly.relocs, align, exec);
+    let mut all = vec![text, section((".note.GNU-stack", ""), &[], &[], 1, none)];
     if !assembly.exports.is_empty() {
         all.push(Contents {
-            data: Data::Bytes(vec![0; assembly.exports.len() * Assembly::EXPORT].into()),
-            relocs: Relocs::Some(assembly.exports.iter().map(|(_, word)| *word).collect()),
+            data: vec![0; assembly.exports.len() * Assembly::EXPORT].into(),
+            relocs: assembly.exports.iter().map(|(_, word)| *word).collect(),
             ..section(EXPORTS, &[], &[], 8, alloc)
         });
     }
@@ -279,7 +216,7 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         }
     }
     if let Some(note) = target.landing_pads_note() {
-        let data = Data::Bytes(note.into_iter().flat_map(u32::to_le_bytes).collect());
+        let data = note.into_iter().flat_map(u32::to_le_bytes).collect();
         let section = section((".note.gnu.property", ""), &[], &[], 8, alloc);
         all.push(Contents { data, kind: elf::SHT_NOTE, ..section });
     }
@@ -290,15 +227,14 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
         let pointer = Reloc { at: 0, r_type: target.facts.dynamic[0], to, addend: 0 };
         let write = elf::SectionFlags(alloc.0 | elf::SHF_WRITE.0);
         all.push(Contents {
-            data: Data::Bytes(vec![0; 8].into()),
-            relocs: Relocs::Some(vec![pointer].into()),
+            data: vec![0; 8].into(),
+            relocs: vec![pointer].into(),
             ..section((lsda::POINTER, ".rela.data.rel.ro.personality"), &[], &[], 8, write)
         });
     }
     let eh = &assembly.eh_frame;
-    if eh.len() > 0 {
-        let (data, relocs) = (Data::Unwind(eh), Relocs::Repeated(&eh.relocs));
-        all.push(Contents { data, relocs, ..section((".eh_frame", ".rela.eh_frame"), &[], &[], 8, alloc) });
+    if !eh.bytes.is_empty() {
+        all.push(section((".eh_frame", ".rela.eh_frame"), &eh.bytes, &eh.relocs, 8, alloc));
     }
     if let Some((name, kind, data)) = &target.attributes {
         all.push(Contents { kind: elf::SectionType(*kind), ..section((name, ""), data, &[], 1, none) });
@@ -326,7 +262,7 @@ fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
         ..PROGBITS
     };
     let (name, rela) = contents.name;
-    let relocs = (contents.relocs.len() > 0).then(|| {
+    let relocs = (!contents.relocs.is_empty()).then(|| {
         w.reserve_section_index();
         let count = contents.relocs.len();
         (w.add_section_name(rela.as_bytes()), w.reserve_relocations(count, true), count)
@@ -336,16 +272,16 @@ fn reserve_contents<'d>(w: &mut Writer<'d>, contents: &Contents) -> Section {
 
 fn write_contents(w: &mut Writer, contents: &Contents, numbers: &SymbolNumbers) {
     w.write_align(contents.align);
-    contents.data.write(w);
-    if contents.relocs.len() == 0 {
+    w.write(&contents.data);
+    if contents.relocs.is_empty() {
         return;
     }
     w.write_align_relocation();
     let mut records = Records::new(w);
-    contents.relocs.each(|r| {
+    for r in contents.relocs.iter() {
         let info = u64::from(numbers.of(r.to)) << 32 | u64::from(r.r_type);
         records.words([u64::from(r.at), info, r.addend as u64]);
-    });
+    }
     records.end();
 }
 
@@ -360,20 +296,16 @@ impl<'w, 'd> Records<'w, 'd> {
         Records { w, bytes: Vec::with_capacity(BUFFER + 64) }
     }
 
-    fn add(&mut self, record: &[u8]) {
-        self.bytes.extend_from_slice(record);
-        if self.bytes.len() >= BUFFER {
-            self.write();
-        }
-    }
-
     /// A relocation or a symbol: three words, the first byte first.
     fn words(&mut self, words: [u64; 3]) {
         let mut record = [0; SYMBOL_BYTES as usize];
         for (bytes, word) in record.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        self.add(&record);
+        self.bytes.extend_from_slice(&record);
+        if self.bytes.len() >= BUFFER {
+            self.write();
+        }
     }
 
     fn write(&mut self) {
@@ -435,7 +367,7 @@ fn write_symbols(
     for of in &assembly.locals {
         symbol(assembly.name_offset(of), local(function(of)), 0, TEXT, of.offset.unwrap_or(0), of.size);
     }
-    assembly.eh_frame.labels.iter().for_each(|at| symbol(names.label, local(elf::STT_NOTYPE), 0, TEXT, at, 0));
+    assembly.eh_frame.labels.iter().for_each(|&at| symbol(names.label, local(elf::STT_NOTYPE), 0, TEXT, at, 0));
     for (of, _) in &assembly.exports {
         let name = assembly.name_offset(of);
         symbol(name, local(elf::STT_NOTYPE), 0, export_section, of.offset.unwrap_or(0), 0);

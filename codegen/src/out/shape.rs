@@ -1,8 +1,4 @@
 //! Listing to code, in one pass: the code of a trampoline that has no name and no place yet.
-//!
-//! Nothing here depends on either, so that trampolines of the same listing share it.
-
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ask::spec::{Event, Kind, Spec};
 use crate::effect::effects::CfiEntry;
@@ -21,8 +17,6 @@ use crate::words::step::{KernelLabel, Local};
 /// trampoline.
 #[derive(Default, Debug)]
 pub(crate) struct Shape {
-    /// No other code that was ever encoded has this number.
-    pub number: u64,
     code: CodeBuf,
     /// Where the trampoline begins.
     pub start: usize,
@@ -69,8 +63,6 @@ impl Shape {
         listing: &Listing<impl Instruction>,
         misstated: Option<(usize, Misstated)>,
     ) -> Result<()> {
-        static ENCODED: AtomicU64 = AtomicU64::new(0);
-        self.number = ENCODED.fetch_add(1, Ordering::Relaxed);
         self.misstated = misstated.filter(|(before, _)| *before == 0).map(|(_, wrong)| wrong);
         self.entry = I::cfi_entry(spec.kind);
         let mut tracker = self.tracker(spec.kind, target)?;

@@ -90,7 +90,7 @@ impl<'a> Template<'a> {
             |n: &NumberField| FixUp { at: n.at, r_type: n.r_type, of: Filled::Id, place: n.at, addend: n.low.into() };
         let mut fix_ups: Vec<FixUp> = assembly.numbers.iter().map(number).collect();
         for reloc in assembly.relocs.iter() {
-            fix_ups.extend(fix_up(reloc, assembly, spec, target)?);
+            fix_ups.extend(fix_up(*reloc, assembly, spec, target)?);
         }
         fix_ups.sort_by_key(|f| f.at);
         Ok(Template { name: spec.name, bytes, entry, fix_ups })
@@ -104,7 +104,7 @@ fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Re
         RelocTarget::Local(n) if target.facts.low_parts.contains(&reloc.r_type) => {
             let label = assembly.locals.get(n as usize).and_then(|label| label.offset);
             let at = label.ok_or(Error::Unpaired { high: reloc.at.into() })?;
-            let high = assembly.relocs.iter().find(|r| r.at == at && matches!(r.to, RelocTarget::Global(_)));
+            let high = assembly.relocs.iter().copied().find(|r| r.at == at && matches!(r.to, RelocTarget::Global(_)));
             (high.ok_or(Error::Unpaired { high: at.into() })?, at)
         }
         _ => return Ok(None),

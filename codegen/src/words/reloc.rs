@@ -1,7 +1,5 @@
 //! The relocations of an assembly, before they are those of an object file.
 
-use crate::words::repeated::{Further, Step};
-
 /// What a relocation refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelocTarget {
@@ -32,18 +30,4 @@ pub struct Reloc {
     pub to: RelocTarget,
     /// What is added.
     pub addend: i64,
-}
-
-/// What it refers to is further on too, but global symbols: code that is shared names those that the first refers to.
-impl Further for Reloc {
-    fn further(self, step: &Step, times: u32) -> Reloc {
-        let (mut to, mut addend) = (self.to, self.addend);
-        match &mut to {
-            RelocTarget::Local(i) => *i += step.locals * times,
-            RelocTarget::Unwind(i) => *i += step.labels * times,
-            RelocTarget::Text => addend += i64::from(step.text) * i64::from(times),
-            RelocTarget::Global(_) | RelocTarget::Personality | RelocTarget::Table(_) | RelocTarget::Tables => {}
-        }
-        Reloc { at: self.at + step.bytes * times, to, addend, ..self }
-    }
 }

@@ -1,14 +1,13 @@
-//! 10,000 trampolines of about 40 instructions into one object, through spec, plan and listing, against GNU as
+//! 10,000 trampolines of different functions into one object, through the library, as users do it, against GNU as
 //! assembling the same text.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arch::{BACKENDS, backend};
-use codegen::ask::spec::{Attach, Body, Kind, Program, Programs, Regs, Spec};
+use codegen::ask::spec::{Attach, Body, Kind, Program, Programs, Spec};
 use codegen::backend::Backend;
 use codegen::out::obj;
 use codegen::profile::target::Target;
@@ -20,8 +19,9 @@ use object::{
     Architecture, BinaryFormat, Endianness, FileFlags, RelocationEncoding, RelocationFlags, RelocationKind,
     SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
+use tramptool::Trampolines;
 
-use crate::kernel::default_target;
+use crate::kernel::{KERNEL, default_target};
 use crate::table::{Demand, Row, print};
 use crate::took::{cpu_so_far, quartiles, took};
 
@@ -31,35 +31,17 @@ const ROUNDS: usize = 7;
 const MANY: usize = 50_000;
 const FEW: usize = MANY / 10;
 
-/// A name a line.
-fn names() -> String {
-    (0..COUNT).fold(String::new(), |names, i| names + "tramp_" + &i.to_string() + "\n")
+/// Prototypes that differ, one a line.
+fn prototypes() -> String {
+    numbers(COUNT).map(|n| prototype(n) + "\n").collect()
 }
 
-fn spec(name: &str) -> Spec<'_> {
-    Spec::of(name, Kind::Entry(Regs::Args))
-}
-
-fn specs(names: &str) -> Vec<Spec<'_>> {
-    names.lines().map(spec).collect()
-}
-
-fn object(backend: &dyn Backend, specs: &[Spec]) -> Result<(Vec<u8>, usize), String> {
-    let target = default_target(backend)?;
-    let assembly = backend.assemble(specs, &target).map_err(|e| e.to_string())?;
-    let text = assembly.text_len();
-    Ok((obj::write(&assembly, &target).map_err(|e| e.to_string())?, text))
-}
-
-/// The best of several rounds.
-fn best(mut f: impl FnMut() -> Result<(), String>) -> Result<Duration, String> {
-    let mut best = Duration::MAX;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        f()?;
-        best = best.min(start.elapsed());
-    }
-    Ok(best)
+/// Generate as a user of the library does: a trampoline for each prototype, which calls a function of its own.
+fn distinct(arch: &str, prototypes: &str) -> Result<Trampolines, String> {
+    let target = tramptool::Target::with_profile(arch, &format!("linux-{KERNEL}")).map_err(|e| e.to_string())?;
+    let spec = |(n, sig): (usize, &str)| tramptool::Spec::direct(&format!("on_f{n}")).sig(sig);
+    let specs: Vec<_> = prototypes.lines().enumerate().map(spec).collect();
+    tramptool::generate(&target, &specs).map_err(|e| e.to_string())
 }
 
 fn peak_kib(pid: &str) -> Option<f64> {
@@ -68,22 +50,11 @@ fn peak_kib(pid: &str) -> Option<f64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Generate once for one architecture, write the object if there is a file for it, and print the peak memory of this process
-/// in KiB.
-pub fn one(arch: &str, out: Option<&String>) -> Result<(), String> {
-    let backend = backend(arch).map_err(|e| e.to_string())?;
-    let target = default_target(backend)?;
-    let names = names();
-    let all: Vec<&str> = names.lines().collect();
-    let assembly = backend.assemble_each(&mut all.into_iter().map(spec), &target).map_err(|e| e.to_string())?;
-    let written = match out {
-        Some(out) => {
-            let file = File::create(out).map_err(|e| format!("{out}: {e}"))?;
-            obj::write_to(&assembly, &target, file)
-        }
-        None => obj::write_to(&assembly, &target, std::io::sink()),
-    };
-    written.map_err(|e| e.to_string())?;
+/// Generate for the prototypes in a file, write the object to another, and print the peak memory of this process in KiB.
+pub fn one(arch: &str, prototypes: &str, out: &str) -> Result<(), String> {
+    let read = std::fs::read_to_string(prototypes).map_err(|e| format!("{prototypes}: {e}"))?;
+    let object = distinct(arch, &read)?.object().map_err(|e| e.to_string())?;
+    std::fs::write(out, object).map_err(|e| format!("{out}: {e}"))?;
     println!("{}", peak_kib("self").ok_or("no /proc/self/status")?);
     Ok(())
 }
@@ -204,7 +175,9 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
             Spec { name, callee: "handler", body, programs, ..Spec::of(name, kind) }
         })
         .collect();
-    let (bytes, _) = object(backend, &specs)?;
+    let assembly = backend.assemble(&specs, &target).map_err(|e| e.to_string())?;
+    let bytes = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
+    drop(assembly);
     drop(specs);
     let (jump, patch): (Vec<_>, Vec<_>) = names.into_iter().zip(kinds).partition(|(_, kind)| kind.jumped_to());
     let [jump, patch] = [jump, patch].map(|all| all.into_iter().map(|(names, _)| names).collect());
@@ -290,66 +263,38 @@ fn in_turns(
     Ok(Turns { ours, theirs, ratios })
 }
 
-/// Both write an object of the same trampolines, in turns, each in a process of its own.
-fn against_gas(target: &Target, source: &Path, out: &Path) -> Result<Row, String> {
-    let (arch, path) = (target.facts.name, |path: &Path| path.display().to_string());
+/// Both write an object of the same trampolines, in turns, each in a process of its own: ours from prototypes, GNU as from the
+/// text that the library makes of them.
+fn against_gas(backend: &dyn Backend, rows: &mut Vec<Row>) -> Result<(), String> {
+    let (dir, facts) = (scratch()?, backend.facts());
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (read, source, out) = (path("prototypes"), path("t.S"), path("t.o"));
+    let prototypes = prototypes();
+    let text = distinct(facts.name, &prototypes)?.text().map_err(|e| e.to_string())?;
+    std::fs::write(&read, &prototypes).and_then(|()| std::fs::write(&source, text)).map_err(|e| e.to_string())?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let [ours, gas] = [vec!["generate-one", facts.name, &read, &out], vec![&source, "-o", &out]];
+    let gas_peak = watched(Command::new(facts.assembler).args(&gas))?;
     // Neither has to free what the other wrote.
-    let cpu = |program: &Path, args: [String; 3]| {
-        if out.exists() {
-            std::fs::remove_file(out).map_err(|e| e.to_string())?;
-        }
-        Ok(took(program, &args, 1)?.cpu)
+    let cpu = |program: &Path, args: &[&str]| {
+        std::fs::remove_file(&out).map_err(|e| e.to_string())?;
+        Ok(took(program, &args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>(), 1)?.cpu)
     };
-    let turns = in_turns(
-        || cpu(&own, ["generate-one".to_owned(), arch.to_owned(), path(out)]),
-        || cpu(Path::new(target.facts.assembler), [path(source), "-o".to_owned(), path(out)]),
-    )?;
-    let row =
-        Row::new(format!("{arch} generate, ms of CPU"), turns.ours, "GNU as on the same text, ms of CPU", turns.theirs);
-    Ok(row.rounds(turns.ratios).demanded(Demand::AtLeast(50.0)))
+    let turns = in_turns(|| cpu(&own, &ours), || cpu(Path::new(facts.assembler), &gas))?;
+    let arch = facts.name;
+    let name = format!("{arch} {COUNT} functions, ms of CPU");
+    let row = Row::new(name, turns.ours, "GNU as on the same text, ms of CPU", turns.theirs);
+    rows.push(row.rounds(turns.ratios).demanded(Demand::AtLeast(50.0)));
+    let (peak, name) = (figures_of(&ours)?[0], format!("{arch} {COUNT} functions, peak MiB"));
+    rows.push(Row::new(name, peak / 1024.0, "GNU as, peak MiB", gas_peak / 1024.0));
+    Ok(())
 }
 
 /// Measure and print.
 pub fn run(json: bool) -> Result<(), String> {
-    let names = names();
-    let specs = specs(&names);
-    let dir = scratch()?;
     let mut rows = Vec::new();
     for backend in BACKENDS {
-        let target = default_target(*backend)?;
-        let arch = target.facts.name;
-        let listings = backend.generate(&specs, &target).map_err(|e| e.to_string())?.listings;
-        let instructions = COUNT as f64 * f64::from(listings[0].cost.instructions);
-        let text = templates::asm(&listings, &target, arch).map_err(|e| e.to_string())?;
-        let (source, out) = (dir.path().join("t.S"), dir.path().join("t.o"));
-        std::fs::write(&source, text).map_err(|e| e.to_string())?;
-        let gas_peak = watched(Command::new(target.facts.assembler).arg(&source).arg("-o").arg(&out))?;
-        rows.push(against_gas(&target, &source, &out)?);
-
-        let mut bytes = Vec::new();
-        let mut text_bytes = 0;
-        let ours = best(|| {
-            (bytes, text_bytes) = object(*backend, &specs)?;
-            std::fs::write(&out, &bytes).map_err(|e| e.to_string())
-        })?;
-        let mut copy = vec![0_u8; bytes.len()];
-        let floor = best(|| {
-            copy.copy_from_slice(std::hint::black_box(&bytes));
-            std::hint::black_box(&copy);
-            Ok(())
-        })?;
-        let peak = figures_of(&["generate-one", arch])?[0];
-
-        let ms = |d: Duration| d.as_secs_f64() * 1e3;
-        rows.push(Row::new(format!("{arch} generate, peak MiB"), peak / 1024.0, "GNU as, peak MiB", gas_peak / 1024.0));
-        let rate = instructions / ours.as_secs_f64() / 1e6;
-        rows.push(Row::new(
-            format!("{arch} ms for {instructions:.0} instructions ({rate:.1} M/s)"),
-            ms(ours),
-            format!("memcpy of the same {} bytes, ms", bytes.len()),
-            ms(floor),
-        ));
+        against_gas(*backend, &mut rows)?;
         tailored_rows(*backend, &mut rows)?;
     }
     print(&rows, json)

@@ -18,16 +18,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let json = args.windows(2).any(|w| w[0] == "--format" && w[1] == "json");
+    let arg = |i: usize| args.get(i).map_or("", String::as_str);
     let result = match args.first().map(String::as_str) {
         Some("generate") => generate::run(json),
         // What `generate` starts to measure a process of its own.
-        Some("generate-one") => generate::one(args.get(1).map_or("", String::as_str), args.get(2)),
+        Some("generate-one") => generate::one(arg(1), arg(2), arg(3)),
         Some("against") => against::run(args.get(1).map_or("HEAD", String::as_str), json),
         Some("native") => native::run(json),
-        Some("tailored-one") => {
-            let arg = |i: usize| args.get(i).map_or("", String::as_str);
-            generate::tailored_one(arg(1), arg(2))
-        }
+        Some("tailored-one") => generate::tailored_one(arg(1), arg(2)),
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
         #[cfg(feature = "check")]

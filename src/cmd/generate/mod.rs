@@ -128,6 +128,11 @@ impl Emit {
         ];
         known.into_iter().find(|(name, _)| *name == extension).map(|(_, kind)| kind)
     }
+
+    /// Is it made of the text of each trampoline?
+    fn has_text(self) -> bool {
+        matches!(self, Emit::Asm | Emit::Json | Emit::Header | Emit::Kmod)
+    }
 }
 
 /// Generate.
@@ -151,8 +156,9 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     let specs: Vec<Spec> = requests.iter().map(Request::spec).collect();
     // Whatever is to be written: a name that is defined twice is refused.
     let artifact = match &args.fault {
-        None => backend.generate(&specs, &target)?,
-        Some(fault) if kinds.iter().all(|k| matches!(k, Emit::Obj | Emit::Bin | Emit::Contract)) => {
+        None if kinds.iter().any(|kind| kind.has_text()) => backend.generate(&specs, &target)?,
+        None => Artifact { assembly: backend.assemble(&specs, &target)?, listings: Vec::new() },
+        Some(fault) if !kinds.iter().any(|k| k.has_text() || *k == Emit::Template) => {
             Artifact { assembly: faulty(fault, backend, &specs, &target)?, listings: Vec::new() }
         }
         Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin, contract")),
@@ -303,7 +309,7 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
     backend.assemble_mutant(specs, target, which, mutant)
 }
 
-/// The trampolines that were asked for. With a fault in one, they have no text.
+/// The trampolines that were asked for. They have listings only if what is written needs text.
 struct Generated<'r> {
     target: &'r Target,
     specs: Vec<Spec<'r>>,
@@ -456,7 +462,7 @@ impl Generated<'_> {
             profile: target.convention.profile,
             options: target.convention.chosen(target.choices).collect(),
             numbers: target.numbers.iter().map(|n| (n.symbol, n.value)).collect(),
-            text_bytes: assembly.text_len(),
+            text_bytes: assembly.text().len(),
             symbols,
             labels,
             undefined,
