@@ -21,7 +21,7 @@ const WIDTH: usize = 80;
 /// Pages with blocks that are indented and not in a fence, and why nobody here runs them.
 const INDENTED: &[(&str, &str)] =
     &[("adding-a-backend.md", "lists of files"), ("findings.md", "lines of the kernel's source")];
-/// What is not run here: the tests of the kernel's own objects run it, where these are.
+/// The note behind commands that this test does not run. Tests that have the kernel's objects run them.
 const ELSEWHERE: &str = "# needs the kernel's objects";
 
 fn root() -> &'static Path {

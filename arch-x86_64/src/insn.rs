@@ -108,7 +108,7 @@ pub enum Insn {
     TestAx,
     /// Of rax, the lowest bit.
     TestAl,
-    /// To where SP is then.
+    /// Pop a word and store it at the new top of the stack.
     PopOver,
     Jnz {
         to: Local,

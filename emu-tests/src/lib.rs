@@ -49,6 +49,7 @@ pub use observe::{
 };
 pub use probe::{Form as ProbeForm, probe};
 pub use report::place::places;
+pub use report::reason::Reason;
 pub use report::view::{Line, Path, Track, View, Word};
 pub use report::{Clause, Failure, Of, Promise, RegisterFate, Report, Row, Summary, Survival, Undecided, Verdict};
 pub use run::case::{Distance, Handler};

@@ -27,7 +27,7 @@ pub(crate) type Header = elf::FileHeader64<LittleEndian>;
 /// A file to link.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// What messages call it.
+    /// The file's name in error messages.
     pub name: &'a str,
     /// Its contents.
     pub bytes: &'a [u8],

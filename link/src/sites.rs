@@ -374,7 +374,7 @@ impl<'a> File<'a> {
         section.map_or(1, |section| section.sh_addralign(LE))
     }
 
-    /// Does a function start here?
+    /// True if a function starts at `place`.
     fn starts(&self, place: Place) -> bool {
         let at = self.functions.partition_point(|f| f.start < place);
         self.functions.get(at).is_some_and(|f| f.start == place)

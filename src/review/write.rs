@@ -21,7 +21,7 @@ pub fn text(review: &Review, markdown: bool) -> String {
     to.out
 }
 
-/// What a contract says of two sides, in the same lines.
+/// Write the verdicts of a contract on both sides, as lines of the review.
 pub fn verdicts(names: [&str; 2], verdicts: &Verdicts, markdown: bool) -> String {
     let mut to = Writer { markdown, out: String::new() };
     to.verdicts(names, verdicts);

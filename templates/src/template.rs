@@ -21,7 +21,7 @@ struct Header<'a> {
     fix_ups: Vec<Row>,
 }
 
-/// A row of the table.
+/// A relocation of the template, as a row of its C table.
 struct Row {
     at: u32,
     r_type: u32,

@@ -44,7 +44,7 @@ impl TypeWord {
         TypeWord { before: &[], after: &[], r_type, labelled: false }
     }
 
-    /// How many bytes before the function's first instruction it is.
+    /// Bytes from the type word to the function's first instruction.
     pub fn distance(&self) -> u32 {
         (self.after.len() + TypeWord::BYTES) as u32
     }

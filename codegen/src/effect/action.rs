@@ -29,7 +29,7 @@ pub enum Stored {
     Reg(Reg),
     /// A number.
     Number(i32),
-    /// What lies at SP, which is popped.
+    /// The word at SP, which the instruction pops.
     Popped,
 }
 

@@ -59,9 +59,9 @@ impl Slots {
 pub enum Moves {
     /// None.
     None,
-    /// To the stack: SP as it is after the instruction.
+    /// Registers stored to stack slots. Offsets are from SP after the instruction.
     Store(Slots),
-    /// From the stack: SP as it is before the instruction.
+    /// Registers loaded from stack slots. Offsets are from SP before the instruction.
     Load(Slots),
     /// To another register.
     Copy {

@@ -87,7 +87,7 @@ operators! {
     Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
 }
 
-/// What an operator is applied with.
+/// The operand of a mutation operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
     /// Nothing.
@@ -190,7 +190,7 @@ impl<I, F> From<I> for Either<I, F> {
 pub struct Fault<I> {
     /// The operator.
     pub operator: Operator,
-    /// What it is applied with.
+    /// The register or number that the operator takes.
     pub operand: Operand,
     /// What stands in the instruction's place; `None` if nothing does.
     pub insn: Option<I>,

@@ -115,7 +115,7 @@ impl fmt::Display for Mutant {
 pub struct Edit<I> {
     /// The operator.
     pub operator: Operator,
-    /// What it is applied with.
+    /// The register or number that the operator takes.
     pub operand: Operand,
     /// The lines that are taken out.
     pub out: Vec<usize>,

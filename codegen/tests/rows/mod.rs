@@ -55,7 +55,7 @@ impl Rng {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// A number of `legal`, mostly from around its ends, in steps of `unit`; or one of those that are not.
+    /// A multiple of `unit` from `least` to `most`, mostly near the ends; outside of them if an illegal operand is wanted.
     pub fn number(&mut self, least: i64, most: i64, unit: i64) -> i32 {
         if self.illegal {
             let above = (most + unit <= i64::from(i32::MAX)).then_some(most + unit);

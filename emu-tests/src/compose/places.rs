@@ -127,7 +127,7 @@ pub(super) struct Places {
     pub ops: u64,
     pub mail: u64,
     pub begin: u64,
-    /// Where replaced return addresses lead: the trampolines, and what lies in them.
+    /// Address ranges that a replaced return address can lead to, in trampolines.
     pub returns: Vec<(u64, u64)>,
     /// Where a thread's stack begins.
     pub bottom: (u64, u64),

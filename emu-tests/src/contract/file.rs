@@ -59,7 +59,7 @@ pub(crate) struct FrameIn {
     pub(crate) field: Vec<FieldIn>,
 }
 
-/// Eight bytes of the structure.
+/// A field of the structure, of eight bytes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct FieldIn {

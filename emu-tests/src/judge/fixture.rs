@@ -21,7 +21,7 @@ pub struct Function {
     pub livepatch: Option<String>,
 }
 
-/// How the functions are called that others are redirected to.
+/// The ending of the names of functions that others are redirected to, as a live patch does.
 pub(crate) const LIVEPATCH: &str = "_livepatch";
 
 #[derive(Deserialize)]

@@ -23,7 +23,7 @@ pub(super) struct Taken {
     pub falls: bool,
 }
 
-/// What the hooks look up.
+/// The code of an observed function, as the engine's hooks look it up: addresses, branches and unwind table.
 pub(super) struct Code {
     pub start: u64,
     /// Bytes of the function.

@@ -228,7 +228,7 @@ pub struct Survival {
     pub trampoline: String,
     /// By register.
     pub registers: BTreeMap<String, RegisterFate>,
-    /// What is promised where, as that depends on the options and on the way out.
+    /// The promised registers of each way out, under each set of options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<Promise>,
 }
@@ -236,7 +236,7 @@ pub struct Survival {
 /// The registers that a trampoline promises on a way out, under some sets of options.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Promise {
-    /// Where the way out leads.
+    /// The way out, by its target: the traced function, the parent or a direct trampoline.
     pub way: String,
     /// The registers, with a space between two.
     pub registers: String,

@@ -12,7 +12,7 @@ use crate::engine::cpu::{SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot}
 use crate::engine::rng::Rng;
 use crate::run::situation::Situation;
 
-/// The class of handler.
+/// The registers that the handler of a case overwrites.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Handler {
     /// Overwrites general registers only, as kernel C does.

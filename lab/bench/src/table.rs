@@ -7,11 +7,11 @@ use serde::Serialize;
 pub struct Row {
     /// What was measured.
     pub name: String,
-    /// Its value, in the unit of the name.
+    /// The measured value, in the unit that `name` states.
     pub value: f64,
     /// What it is compared with.
     pub to: String,
-    /// That one's value, in the same unit.
+    /// The value of `to`, in the same unit.
     pub reference: f64,
     /// Reference over value: how many times better.
     pub ratio: f64,

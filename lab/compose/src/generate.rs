@@ -207,7 +207,7 @@ impl Dice {
     }
 }
 
-/// A random case of those users.
+/// Draw a random case, with the users that `allowed` has as bits.
 #[must_use]
 pub fn random(seed: u64, allowed: u64) -> Case {
     let mut dice = Dice(mix(seed, 0x5eed));

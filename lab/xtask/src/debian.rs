@@ -19,11 +19,11 @@ const MODPOST: &str = "scripts/mod/modpost.real-lsb-64";
 pub struct Place {
     /// Whose it is, and its version.
     pub what: String,
-    /// What modules are built with.
+    /// The directory of the kernel's headers, which modules are built against.
     pub headers: PathBuf,
     /// Variables for make, with what it was not built with.
     pub make: Vec<String>,
-    /// What QEMU boots.
+    /// The kernel image that QEMU boots.
     pub image: PathBuf,
 }
 

@@ -50,7 +50,7 @@ struct Object {
     flags: Vec<String>,
 }
 
-/// What to do with the objects.
+/// Whether compiled fixtures are written or compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Write them into the repository.

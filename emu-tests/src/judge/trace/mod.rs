@@ -119,7 +119,7 @@ pub(crate) struct Trace {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub pc: u64,
-    /// The instruction is a trampoline's.
+    /// True if the instruction belongs to a trampoline.
     pub inside: bool,
     pub registers: Snapshot,
     /// What was written above SP.
@@ -250,7 +250,7 @@ impl Trace {
         self.checks.way = None;
     }
 
-    /// Let one instruction run, not a whole case; or again a whole one.
+    /// Set how far the next run may go: one instruction if `one`, else a whole case.
     pub fn step(&mut self, one: bool) {
         (self.state.budget, self.state.one) = (if one { 2 } else { BUDGET }, one);
     }
