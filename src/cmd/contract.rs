@@ -79,7 +79,7 @@ struct InitArgs {
 const EXAMPLES: &str = "\
 The kind is guessed from names and calls, the number of arguments and the alignment from runs; argument registers that change are \
 listed as a question, and code that never comes back is refused. `tramptool check --contract` takes the \
-result as it stands; what the trampoline promises beyond it, and its frame, is for you to add.
+result once the question is answered; what the trampoline promises beyond it, and its frame, is for you to add.
 
 Examples:
   tramptool contract init --object my.o --symbol my_tramp -o my.toml
@@ -137,7 +137,7 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
         .rev()
         .find(|&n| draft.kind == "direct" && holds((&draft, &observed), args, profile, &name, &bytes, n));
     output::report(
-        text(&draft, &observed, &args.symbol, most.unwrap_or(draft.args.len())),
+        text(&draft, &observed, &args.symbol, most.unwrap_or(draft.args.len()), Arguments::Asked),
         args.output.as_deref(),
         ui,
     )?;
@@ -153,7 +153,7 @@ fn holds(
     bytes: &[u8],
     n: usize,
 ) -> bool {
-    let contract = text(draft, observed, &args.symbol, n);
+    let contract = text(draft, observed, &args.symbol, n, Arguments::Stated);
     let objects = vec![(name.to_owned(), bytes.to_vec())];
     let foreign = Foreign::new("draft", &contract, objects, profile);
     let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS);
@@ -164,8 +164,17 @@ fn holds(
     })
 }
 
+/// Who says how many arguments there are, where argument registers change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arguments {
+    /// The contract does.
+    Stated,
+    /// Whoever edits it: until then, nothing is judged by it.
+    Asked,
+}
+
 /// The contract.
-fn text(draft: &Draft, observed: &Observed, symbol: &str, args: usize) -> String {
+fn text(draft: &Draft, observed: &Observed, symbol: &str, args: usize, who: Arguments) -> String {
     let quoted = |s: &str| toml::Value::from(s).to_string();
     let mut lines = vec![
         "# Written by tramptool contract init: see docs/contracts.md for what else it may say.".to_owned(),
@@ -189,17 +198,19 @@ fn text(draft: &Draft, observed: &Observed, symbol: &str, args: usize) -> String
     say(&format!("symbol = {}", quoted(symbol)));
     say(&format!("kind = {}  # guessed from its name and calls", quoted(draft.kind)));
     if draft.kind == "direct" {
-        say(&format!("args = {args}  # of the traced function; as many are kept"));
         let ends = observed.path.iter().filter(|way| way.leave.ends());
         let mut lost: Vec<&str> = ends.flat_map(|way| way.leave.changed.keys().copied()).collect();
         lost.retain(|name| draft.args.contains(name));
         lost.sort_unstable();
         lost.dedup();
-        if !lost.is_empty() {
-            say(&format!(
-                "# Argument registers that change: {}. May the traced function have arguments in them?",
-                lost.join(" ")
-            ));
+        let stated = format!("args = {args}  # of the traced function; as many are kept");
+        if lost.is_empty() || who == Arguments::Stated {
+            say(&stated);
+        } else {
+            say(&format!("# Argument registers that change: {}.", lost.join(" ")));
+            say("# May the traced function have arguments in them? If it may not, uncomment the next line.");
+            say("# If it may, write how many arguments it has: `check` then reports those that are lost.");
+            say(&format!("# {stated}"));
         }
     }
     if let (Some(slot), "entry" | "regs") = (&draft.slot, draft.kind) {

@@ -251,15 +251,23 @@ fn a_first_contract_is_written_from_what_the_object_shows() {
     // Two arguments are saved, the others are a question, and the psABI's alignment is not met at both parities of the stack.
     assert_eq!(init("my_tramp"), (Some(0), String::new(), String::new()));
     for line in
-        ["arch = \"x86_64\"", "kind = \"direct\"", "args = 2", "calls = \"direct_func\"", "direct_func, other_helper"]
+        ["arch = \"x86_64\"", "kind = \"direct\"", "# args = 2", "calls = \"direct_func\"", "direct_func, other_helper"]
     {
         assert!(written().contains(line), "{line}: {}", written());
     }
-    for line in ["stack-align = 8", "# Argument registers that change: r8 r9 rcx rdx. "] {
+    for line in ["stack-align = 8", "# Argument registers that change: r8 r9 rcx rdx."] {
         assert!(written().contains(line), "{line}: {}", written());
     }
+    // Nobody has said how many arguments there are.
+    let (code, _, err) = case.check();
+    assert!(code == Some(2) && err.contains("my_tramp is of kind direct: give args, 0 to 6"), "{err}");
+    let answered = written().replace("# args = 2", "args = 2");
+    case.contract(&answered.replace("args = 2", "args = 6"));
+    let (code, out, _) = case.check();
+    assert!(code == Some(1) && out.contains("FAIL P1") && out.contains("\n  rdx: expected"), "{out}");
+    case.contract(&answered);
     assert_eq!(case.check().0, Some(0));
-    std::fs::write(case.dir.path().join("t.toml"), written().replace("stack-align = 8", "stack-align = 16")).unwrap();
+    case.contract(&answered.replace("stack-align = 8", "stack-align = 16"));
     let (code, out, _) = case.check();
     assert!(code == Some(1) && out.contains("FAIL P8") && !out.contains("FAIL P1"), "{out}");
     let (code, _, err) = init("your_tramp");
