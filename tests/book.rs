@@ -183,7 +183,7 @@ fn the_readme_begins_with_one_screen() {
     let mut parts = text.split("```").step_by(2).flat_map(|prose| prose.split_whitespace());
     let machine =
         |word: &&str| ["AMD", "EPYC", "Intel", "Xeon", "GHz", "cores", "vCPU"].iter().any(|w| word.contains(w));
-    assert_eq!(parts.find(machine), None, "docs/install.md and docs/speed.md say on what was measured");
+    assert_eq!(parts.find(machine), None, "docs/install.md and results/speed.md say on what was measured");
 }
 
 /// Every block is one of which the other tests know what to do with it: none has commands that nobody runs, and none shows what a

@@ -67,3 +67,24 @@ fn the_page_of_costs_has_the_counts() {
         assert_eq!(row[2..].iter().collect::<Vec<_>>(), found, "{row:?}");
     }
 }
+
+#[test]
+fn the_page_of_speed_has_what_was_measured() {
+    let (page, results) = (read("docs/speed.md"), read("results/speed.md"));
+    let flat = |name: &str| {
+        let row = results.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+        row.split('|').nth(2).unwrap().trim().to_owned()
+    };
+    let drawing = page.split("<!-- drawing -->\n```text\n").nth(1).unwrap().split("```").next().unwrap();
+    for line in drawing.lines() {
+        let [name, ns, bar] = line.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!((ns, bar.len()), (flat(name).as_str(), ns.parse::<f64>().unwrap().round() as usize), "{line}");
+    }
+    let figures =
+        |line: &&str| line.starts_with('|') && line.contains("| ") && line.contains(|c: char| c.is_ascii_digit());
+    let copied: Vec<&str> = page.lines().filter(figures).filter(|line| line.matches('|').count() > 3).collect();
+    assert!(copied.len() > 15, "{copied:?}");
+    for line in copied {
+        assert!(results.lines().any(|row| row == line), "{line}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::case::{Case, TRAMPOLINE, flat};
+use crate::case::{ARCH, Case, TRAMPOLINE, flat};
 use crate::common::{Bench, CONTRACT};
 use crate::values::{ENTRY, ENTRY_CONTRACT};
 
@@ -93,7 +93,7 @@ fn runs_that_do_not_come_back_are_cut_off() {
 fn what_is_not_decided_is_no_pass() {
     let b = Bench::new();
     let fault = "ftrace_caller:TEARDOWN_MISMATCH(+8)@0xb7";
-    let names = ["ftrace_caller", "return_to_handler", "ftrace_stub", "--arch", "x86_64"];
+    let names = ["ftrace_caller", "return_to_handler", "ftrace_stub", "--arch", ARCH];
     b.ok(&[&["gen"], &names[..], &["--fault", fault, "--emit", "obj,contract", "--stem", "t"]].concat());
     let check = ["check", "return_to_handler", "--object", "t.o", "--contract", "t.toml"];
     let out = flat(&b.ends(1, &check));
