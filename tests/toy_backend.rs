@@ -171,6 +171,7 @@ impl Architecture for Toy {
             resume: 8,
             lead: (&[], &[]),
             layouts,
+            places: None,
         };
         Ok(Target::plain(convention, choices, own))
     }

@@ -156,6 +156,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         resume: 8,
         lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
         layouts,
+        places: Some(place),
     };
     Ok(Target { op_from_site: choices.option::<CallOps>() == CallOps::On, ..Target::plain(convention, choices, own) })
 }

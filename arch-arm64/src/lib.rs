@@ -20,7 +20,6 @@ use codegen::arch::facts::{Cie, EFlags, Facts};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
-use codegen::ask::place::Placement;
 use codegen::ask::spec::Kind;
 use codegen::effect::effects::CfiEntry;
 use codegen::listing::isa::{Architecture, Labels};
@@ -28,7 +27,6 @@ use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use codegen::words::error::Result;
 use codegen::words::field::out_of_reach;
-use codegen::words::proto::Prototype;
 
 /// arm64.
 pub struct Arm64;
@@ -86,10 +84,6 @@ impl Architecture for Arm64 {
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
         abi::target(convention, choices)
-    }
-
-    fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
-        abi::place(target, proto)
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {

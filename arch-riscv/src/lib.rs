@@ -20,14 +20,12 @@ use codegen::arch::facts::{Cie, Facts, LengthRelocs};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
-use codegen::ask::place::Placement;
 use codegen::ask::spec::Kind;
 use codegen::effect::effects::CfiEntry;
 use codegen::listing::isa::{Architecture, Labels};
 use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
-use codegen::words::proto::Prototype;
 
 /// riscv64.
 pub struct Riscv64;
@@ -86,10 +84,6 @@ impl Architecture for Riscv64 {
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
         abi::target(convention, choices)
-    }
-
-    fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
-        abi::place(target, proto)
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {

@@ -167,6 +167,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         resume: if harden.landing.is_some() { 9 } else { 5 },
         lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
         layouts,
+        places: Some(place),
     };
     Ok(Target {
         pushes_flags: true,

@@ -19,7 +19,6 @@ mod sled;
 use codegen::arch::facts::{Cie, EFlags, Facts};
 use codegen::arch::machine::Machine;
 use codegen::ask::option::Choices;
-use codegen::ask::place::Placement;
 use codegen::ask::spec::Kind;
 use codegen::effect::effects::CfiEntry;
 use codegen::listing::isa::{Architecture, Labels};
@@ -27,7 +26,6 @@ use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use codegen::words::error::Result;
 use codegen::words::field::out_of_reach;
-use codegen::words::proto::Prototype;
 
 /// x86-64.
 pub struct X86_64;
@@ -82,10 +80,6 @@ impl Architecture for X86_64 {
 
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target> {
         abi::target(convention, choices)
-    }
-
-    fn place(target: &Target, proto: &Prototype) -> Result<Placement> {
-        abi::place(target, proto)
     }
 
     fn cfi_entry(kind: Kind) -> CfiEntry {

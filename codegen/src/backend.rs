@@ -36,11 +36,13 @@ pub trait Backend: Patch {
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
     fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target>;
-    /// See [`Architecture::place`](crate::listing::isa::Architecture::place).
+    /// See [`Target::place`].
     ///
     /// # Errors
     /// As there.
-    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement>;
+    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {
+        target.place(proto)
+    }
     /// Generate trampolines, one after the other, into one assembly.
     ///
     /// # Errors
@@ -148,10 +150,6 @@ impl<I: Mutable> Backend for I {
 
     fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target> {
         I::target(convention, choices)
-    }
-
-    fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {
-        I::place(target, proto)
     }
 
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly> {

@@ -80,7 +80,7 @@ fn prototype(text: &str) {
     let Ok(proto) = Prototype::parse(text) else { return };
     for backend in BACKENDS {
         let target = tool::default_target(*backend).unwrap();
-        if let Ok(placement) = backend.place(&target, &proto) {
+        if let Ok(placement) = target.place(&proto) {
             let kind = Kind::Direct(placement.direct(&backend.facts().abi, target.convention.site.live, false));
             let _ = generate(&[Spec { name: "t", callee: "f", ..Spec::of("t", kind) }], *backend, &target);
         }

@@ -2,7 +2,6 @@
 
 use codegen::ask::frame::Stores;
 use codegen::ask::spec::Spec as Planned;
-use codegen::backend::Backend;
 use codegen::contract::Contract as Promise;
 use codegen::out::assembly::Assembly;
 use codegen::out::obj;
@@ -92,7 +91,7 @@ pub struct Path {
 pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
     let requests = specs.iter().map(|spec| spec.request(target)).collect::<Result<Vec<_>>>()?;
     let planned: Vec<_> = requests.iter().map(Request::spec).collect();
-    let assembly = crate::internal::backend(target.arch())?.assemble(&planned, target.resolved())?;
+    let assembly = target.backend().assemble(&planned, target.resolved())?;
     let prototypes = specs.iter().map(|spec| spec.prototype().map(str::to_owned)).collect();
     Ok(Trampolines { target: target.clone(), assembly, requests, prototypes })
 }
@@ -147,7 +146,7 @@ impl Trampolines {
     /// # Errors
     /// There is none of that name.
     pub fn cost(&self, name: &str) -> Result<Cost> {
-        let cost = self.backend()?.text(&self.planned(name)?, self.target.resolved())?.cost;
+        let cost = self.target.backend().text(&self.planned(name)?, self.target.resolved())?.cost;
         let paths = cost.paths.iter().map(|p| {
             let codegen::out::cost::PathCost { path, executed, loads, stores, clock } = *p;
             Path { name: path, executed, loads, stores, clock }
@@ -160,10 +159,6 @@ impl Trampolines {
         })
     }
 
-    fn backend(&self) -> Result<&'static dyn Backend> {
-        crate::internal::backend(self.target.arch())
-    }
-
     fn planned(&self, name: &str) -> Result<Planned<'_>> {
         let found = self.requests.iter().map(Request::spec).find(|spec| spec.name == name);
         found.ok_or_else(|| Error::unknown("generated trampoline", name, self.names()))
@@ -171,7 +166,7 @@ impl Trampolines {
 
     /// Each as text. An object needs none of it.
     fn listings(&self) -> Result<Vec<TextListing>> {
-        let backend = self.backend()?;
+        let backend = self.target.backend();
         self.requests.iter().map(|request| backend.text(&request.spec(), self.target.resolved())).collect()
     }
 

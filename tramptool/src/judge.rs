@@ -38,7 +38,7 @@ impl Trampolines {
     pub fn judge(&self) -> Result<Verdict> {
         let (target, requests) = self.parts();
         let specs: Vec<_> = requests.iter().map(|request| request.spec()).collect();
-        let mut suite = suite_of_specs(crate::internal::backend(target.arch())?, target.resolved(), &specs)?;
+        let mut suite = suite_of_specs(target.backend(), target.resolved(), &specs)?;
         // What they call is the caller's own and not here.
         suite.stubs = true;
         let report = emu_tests::check(&[suite], &Filter::default(), 1, &|_, _| {})?;

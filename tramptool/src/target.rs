@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use codegen::backend::Backend;
 use codegen::profile::target::Target as Resolved;
 use codegen::profile::{Convention, Source};
 use codegen::words::error::Result;
@@ -11,6 +12,7 @@ use crate::internal::settings;
 /// An architecture under a profile, with its options: what trampolines are generated for.
 #[derive(Clone)]
 pub struct Target {
+    backend: &'static dyn Backend,
     convention: &'static Convention,
     set: Vec<(String, String)>,
     resolved: Resolved,
@@ -31,7 +33,8 @@ impl Target {
     /// # Errors
     /// There is no such architecture or profile, or the profile has nothing for the architecture.
     pub fn with_profile(arch: &str, profile: &str) -> Result<Target> {
-        Target::of(crate::internal::profile(profile)?.convention(arch_name(arch)?)?)
+        let backend = crate::internal::backend(arch)?;
+        Target::of(backend, crate::internal::profile(profile)?.convention(backend.facts().name)?)
     }
 
     /// The same under the profile in `text`, which errors call `name`.
@@ -40,13 +43,13 @@ impl Target {
     /// As [`Target::with_profile`].
     pub fn with_profile_text(arch: &str, name: &str, text: &str) -> Result<Target> {
         let facts: Vec<_> = crate::internal::BACKENDS.iter().map(|b| b.facts()).collect();
-        Target::of(profiles::load(Source { name, text }, &facts)?.convention(arch_name(arch)?)?)
+        let backend = crate::internal::backend(arch)?;
+        Target::of(backend, profiles::load(Source { name, text }, &facts)?.convention(backend.facts().name)?)
     }
 
-    fn of(convention: &'static Convention) -> Result<Target> {
-        let backend = crate::internal::backend(convention.facts.name)?;
+    fn of(backend: &'static dyn Backend, convention: &'static Convention) -> Result<Target> {
         let resolved = settings::target(backend, convention, &[])?;
-        Ok(Target { convention, set: Vec::new(), resolved })
+        Ok(Target { backend, convention, set: Vec::new(), resolved })
     }
 
     /// Choose an option's value, or give a number or frame offset of the profile another one: what `tramptool list` has.
@@ -56,8 +59,7 @@ impl Target {
     pub fn set(mut self, name: &str, value: &str) -> Result<Target> {
         self.set.push((name.to_owned(), value.to_owned()));
         let all: Vec<(&str, &str)> = self.set.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let backend = crate::internal::backend(self.convention.facts.name)?;
-        self.resolved = settings::target(backend, self.convention, &all)?;
+        self.resolved = settings::target(self.backend, self.convention, &all)?;
         Ok(self)
     }
 
@@ -72,13 +74,14 @@ impl Target {
     }
 
     /// For what generates.
+    pub(crate) fn backend(&self) -> &'static dyn Backend {
+        self.backend
+    }
+
+    /// For what generates.
     pub(crate) fn resolved(&self) -> &Resolved {
         &self.resolved
     }
-}
-
-fn arch_name(arch: &str) -> Result<&'static str> {
-    Ok(crate::internal::backend(arch)?.facts().name)
 }
 
 impl fmt::Display for Target {

@@ -7,7 +7,6 @@ use crate::arch::facts::Facts;
 use crate::arch::machine::Machine;
 use crate::arch::patch::Patch;
 use crate::ask::option::Choices;
-use crate::ask::place::Placement;
 use crate::ask::spec::Kind;
 use crate::effect::effects::{CfiEntry, Effects};
 use crate::listing::Lowering;
@@ -16,7 +15,6 @@ use crate::listing::names::Names;
 use crate::profile::Convention;
 use crate::profile::target::Target;
 use crate::words::error::Result;
-use crate::words::proto::Prototype;
 use crate::words::step::Step;
 
 /// What is true of an architecture, and how C calls and sites work there. One unit struct implements this and all that
@@ -30,14 +28,6 @@ pub trait Architecture: Sync + 'static {
 
     /// Resolve options into a target.
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target>;
-
-    /// Where a call of this function has its arguments, and where its result is.
-    ///
-    /// # Errors
-    /// A type that is passed in a way that is not known here.
-    fn place(_target: &Target, proto: &Prototype) -> Result<Placement> {
-        Err(proto.refuse(None, &format!("calling conventions of {} are not known", Self::FACTS.name)))
-    }
 
     /// How unwinding starts at this kind of trampoline.
     fn cfi_entry(kind: Kind) -> CfiEntry;

@@ -7,10 +7,12 @@ use crate::arch::harden::{Harden, TypeWord};
 use crate::ask::frame::{Content, FrameLayout};
 use crate::ask::live::Live;
 use crate::ask::option::{Choice, Choices, Pad};
+use crate::ask::place::Placement;
 use crate::ask::spec::{Around, Direct, Events, Form, Kind, Programs, Recorder, Regs};
 use crate::profile::{Convention, FrameUse};
 use crate::words::abi::{Reg, RegSet};
 use crate::words::error::{Error, Result};
+use crate::words::proto::Prototype;
 
 /// An architecture with its options and profile resolved.
 #[derive(Clone, Debug)]
@@ -63,7 +65,12 @@ pub struct Target {
     pub around_frames: Vec<FrameLayout>,
     /// The other frames that the architecture lays out itself.
     pub layouts: Layouts,
+    /// [`Target::place`] of the psABI, if it is known.
+    pub places: Option<Places>,
 }
+
+/// Where the psABI puts the arguments and the result of a function, or why they are in no known place.
+pub type Places = fn(&Target, &Prototype) -> Result<Placement>;
 
 /// What each architecture decides: nothing here would be right for all.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +89,8 @@ pub struct Own {
     pub lead: (&'static [u8], &'static [&'static str]),
     /// Frames.
     pub layouts: Layouts,
+    /// The psABI, if it is known.
+    pub places: Option<Places>,
 }
 
 /// The frames that no C code knows as a structure. A trampoline of which the frame is `None` is refused.
@@ -112,7 +121,7 @@ impl Target {
     /// What an architecture decides, what its profile says, and nothing besides: no step that only some architectures know, and
     /// objects as those of programs are.
     pub fn plain(convention: &'static Convention, choices: Choices, own: Own) -> Target {
-        let Own { e_flags, harden, direct_test, stack_align, resume, lead, layouts } = own;
+        let Own { e_flags, harden, direct_test, stack_align, resume, lead, layouts, places } = own;
         let (abi, live) = (&convention.facts.abi, convention.site.live);
         let counts = 0..=abi.args.len();
         Target {
@@ -140,6 +149,18 @@ impl Target {
             direct_frames: counts.clone().map(|n| (layouts.direct)(&Live::first(n, abi, live), choices)).collect(),
             around_frames: layouts.around.map_or(Vec::new(), |frame| counts.map(|n| frame(n, live)).collect()),
             layouts,
+            places,
+        }
+    }
+
+    /// Where the arguments and the result of a function are.
+    ///
+    /// # Errors
+    /// A type that is passed in a way that is not known here.
+    pub fn place(&self, proto: &Prototype) -> Result<Placement> {
+        match self.places {
+            Some(places) => places(self, proto),
+            None => Err(proto.refuse(None, &format!("calling conventions of {} are not known", self.facts.name))),
         }
     }
 

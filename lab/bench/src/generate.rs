@@ -156,7 +156,7 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     let live = target.convention.site.live;
     let planned = |(text, programs): &Traced| {
         let proto = Prototype::parse(text)?;
-        let placement = backend.place(&target, &proto)?;
+        let placement = target.place(&proto)?;
         let kind = if programs.is_empty() {
             Kind::Direct(placement.direct(&target.facts.abi, live, false))
         } else {

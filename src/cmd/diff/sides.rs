@@ -16,7 +16,7 @@ use tool::aligned::{Insn, Stores, code};
 use tool::kernel::{Tree, of_tree};
 use tool::settings::parse_u64;
 
-use super::side::{Subject, is_generated, subject};
+use super::side::{Subject, Wanted, is_generated, subject};
 use crate::cmd::shared::compressed::contents;
 
 /// Bytes of an object on stdin.
@@ -141,7 +141,7 @@ pub fn side(text: &str, given: Given) -> Result<Side> {
         let valid = "FILE[:SYMBOL], FILE@BASE:ENTRY, a directory of objects, a profile, ARCH:PROFILE, REVISION:PATH, ARCH:TRAMPOLINE[,...] or -";
         return Err(Error::new(format!("'{text}' names no file and no architecture; valid: {valid}")));
     }
-    generated(text, given.profile).map(|code| Side::One(Box::new(code)))
+    subject(text, given.profile).map(|subject| Side::One(Box::new(generated(text.to_owned(), subject))))
 }
 
 /// What comes on stdin: a contract's judge asks for it once more.
@@ -184,9 +184,9 @@ pub fn objects(text: &str, given: Given) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(all.into_iter().map(|code| (code.name, code.bytes)).collect::<BTreeMap<_, _>>().into_iter().collect())
 }
 
-fn generated(text: &str, profile: Option<&'static Profile>) -> Result<Code> {
-    let Subject { object: (symbol, bytes), profile, .. } = subject(text, profile)?;
-    Ok(Code { name: text.to_owned(), bytes, symbol: Some(symbol), profile: Some(profile) })
+fn generated(text: String, subject: Subject) -> Code {
+    let Subject { object: (symbol, bytes), profile, .. } = subject;
+    Code { name: text, bytes, symbol: Some(symbol), profile: Some(profile) }
 }
 
 /// FILE or FILE:SYMBOL, if there is such a file.
@@ -262,7 +262,8 @@ fn dump(text: &str, given: Given) -> Result<Option<Side>> {
 
 /// Everything that a profile has for these, with its defaults but for these options.
 fn profile(name: &str, backends: &[&'static dyn Backend], options: &str) -> Result<Side> {
-    let options = if options.is_empty() { String::new() } else { format!(",{options}") };
+    let behind = if options.is_empty() { String::new() } else { format!(",{options}") };
+    let wanted = Wanted::parse(&behind, options)?;
     let profile = tool::profile(name)?;
     let mut all = BTreeMap::new();
     for backend in backends {
@@ -270,7 +271,9 @@ fn profile(name: &str, backends: &[&'static dyn Backend], options: &str) -> Resu
         let Ok(convention) = profile.convention(arch) else { continue };
         for spec in convention.specs() {
             let key = format!("{arch}:{}", spec.name);
-            all.insert(key.clone(), generated(&format!("{key}{options}"), Some(profile))?);
+            let name = format!("{key}{behind}");
+            let made = wanted.clone().named(spec.name).generate(*backend, &name, Some(profile))?;
+            all.insert(key, generated(name, made));
         }
     }
     if all.is_empty() {

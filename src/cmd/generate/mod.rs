@@ -163,7 +163,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
         }
         Some(_) => return Err(Error::new("--fault changes code, not text; valid: with --emit obj, bin, contract")),
     };
-    let generated = Generated { target: &target, specs, artifact };
+    let generated = Generated { backend, target: &target, specs, artifact };
     let mut files = Vec::new();
     for kind in &kinds {
         let bytes = |name, bytes| (name, Contents::Bytes(bytes));
@@ -311,6 +311,8 @@ fn faulty(fault: &str, backend: &dyn Backend, specs: &[Spec], target: &Target) -
 
 /// The trampolines that were asked for. They have listings only if what is written needs text.
 struct Generated<'r> {
+    #[cfg_attr(not(feature = "judge"), allow(dead_code, reason = "contracts are the judge's"))]
+    backend: &'static dyn Backend,
     target: &'r Target,
     specs: Vec<Spec<'r>>,
     artifact: Artifact,
@@ -332,8 +334,7 @@ impl Generated<'_> {
 
     #[cfg(feature = "judge")]
     fn contract(&self) -> Result<Vec<u8>> {
-        let backend = tool::backend(self.target.facts.name)?;
-        let contract = tool::suite::contract_file(backend, &self.specs, &self.artifact.assembly, self.target);
+        let contract = tool::suite::contract_file(self.backend, &self.specs, &self.artifact.assembly, self.target);
         contract.map(String::into_bytes)
     }
 

@@ -30,7 +30,7 @@ struct Traced<'t> {
 impl<'t> Traced<'t> {
     fn of(sig: &str, proof: Option<&'t Proof>, target: &'t Target) -> Result<Traced<'t>> {
         let proto = Prototype::parse(sig)?;
-        let placement = super::backend(target.facts.name)?.place(target, &proto)?;
+        let placement = target.place(&proto)?;
         Ok(Traced { proto, placement, proof, target })
     }
 

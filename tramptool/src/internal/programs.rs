@@ -48,9 +48,8 @@ pub(crate) fn what_is_shown(
     target: &Target,
 ) -> Result<Programs> {
     let sig = args.sig.as_deref().unwrap_or_default();
-    let backend = super::backend(target.facts.name)?;
     let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
-    let placement = backend.place(target, &proto);
+    let placement = target.place(&proto);
     let live = args.live_besides(target)?;
     let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, live, Proof::holds(proof)));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;

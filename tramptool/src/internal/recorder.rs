@@ -75,7 +75,7 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
 /// Refuse arguments on the stack where a frame displaces them, and words of a record that the prototype has no registers for.
 fn fits(sig: &str, (framed, args, result): (bool, u8, bool), target: &Target) -> Result<()> {
     let proto = Prototype::parse(sig)?;
-    let placement = super::backend(target.facts.name)?.place(target, &proto)?;
+    let placement = target.place(&proto)?;
     let on_stack =
         placement.args.iter().position(|pieces| pieces.iter().any(|piece| matches!(piece.place, Place::Stack(_))));
     if let Some(n) = on_stack.filter(|_| framed) {

@@ -217,8 +217,7 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
         let args = direct.args.unwrap_or(0);
         return Ok(Direct { args, ip: direct.ip, live: None, jumped: direct.jump });
     };
-    let backend = super::backend(facts.name)?;
-    let placement = Prototype::parse(sig).and_then(|p| backend.place(target, &p)).map_err(|e| e.at("--sig"))?;
+    let placement = Prototype::parse(sig).and_then(|p| target.place(&p)).map_err(|e| e.at("--sig"))?;
     let passed = placement.direct(&facts.abi, direct.live_besides(target)?, Proof::holds(proof));
     Ok(Direct { jumped: direct.jump, ..passed })
 }

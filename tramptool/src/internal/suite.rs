@@ -200,7 +200,6 @@ const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
 /// # Errors
 /// A prototype that has no place here.
 pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
-    let backend = super::backend(target.facts.name)?;
     let most = target.facts.abi.args.len() as u8;
     let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
     let direct =
@@ -227,12 +226,12 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     }
     for signature in SIGNATURES {
         let proto = Prototype::parse(signature)?;
-        let direct = backend.place(target, &proto)?.direct(&target.facts.abi, target.convention.site.live, false);
+        let direct = target.place(&proto)?.direct(&target.facts.abi, target.convention.site.live, false);
         all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
     }
     if target.convention.site.direct_jumps {
         let stack = Prototype::parse(SIGNATURES[1])?;
-        let stack = backend.place(target, &stack)?.direct(&target.facts.abi, target.convention.site.live, false);
+        let stack = target.place(&stack)?.direct(&target.facts.abi, target.convention.site.live, false);
         for (name, direct) in [
             ("direct_jump_0_ip", Direct { ip: true, ..Direct::default() }),
             ("direct_jump_1", Direct { args: 1, ..Direct::default() }),
@@ -242,11 +241,8 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         }
     }
     // What the psABI has besides arguments.
-    let mut chained = backend.place(target, &Prototype::parse(CHAINED)?)?.direct(
-        &target.facts.abi,
-        target.convention.site.live,
-        false,
-    );
+    let mut chained =
+        target.place(&Prototype::parse(CHAINED)?)?.direct(&target.facts.abi, target.convention.site.live, false);
     let chain = target.facts.abi.live.iter().find(|(what, _)| *what == CHAIN);
     if let (Some(live), Some((_, regs))) = (&mut chained.live, chain) {
         live.regs = live.regs.union(*regs);
@@ -266,7 +262,7 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         if let Some(counted) = tail_call {
             live = live.union(RegSet::of(&[counted.reg]));
         }
-        let programs = backend.place(target, &proto)?.programs(&proto, abi, live, false)?;
+        let programs = target.place(&proto)?.programs(&proto, abi, live, false)?;
         let programs = Programs { call_orig, skip_frame, ip_arg, tail_call, ..programs.attached(attached) };
         all.push((format!("programs_{name}"), Kind::Programs(programs)));
     }

@@ -241,9 +241,8 @@ fn generated(dir: &Path) -> Result<(), String> {
     let proto =
         Prototype::parse("long f(long a, long b, long c, long d, long e, long f)").map_err(|e| e.to_string())?;
     let defaults = backend.target(convention, convention.defaults()).map_err(|e| e.to_string())?;
-    let shown = backend
-        .place(&defaults, &proto)
-        .and_then(|p| p.programs(&proto, &backend.facts().abi, convention.site.live, false));
+    let shown =
+        defaults.place(&proto).and_then(|p| p.programs(&proto, &backend.facts().abi, convention.site.live, false));
     let fexit = Programs { call_orig: true, ..shown.map_err(|e| e.to_string())? };
     let program = [Program { attach: Attach::Fexit, symbol: Cow::Borrowed("on_exit_"), cookie: 1 }];
     let fexit_skip = Kind::Programs(Programs { skip_frame: true, ..fexit });
