@@ -9,10 +9,10 @@ use std::process::Command;
 use codegen::ask::spec::Spec;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::profile::Source;
 use codegen::profile::target::Target;
 use common::Bench;
 use object::{Object, ObjectSection, ObjectSymbol};
+use profiles::Source;
 use tool::BACKENDS;
 
 const PAGE: &str = include_str!("../docs/adding-a-profile.md");

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use codegen::ask::spec::Form;
 use codegen::backend::Backend;
+use codegen::profile::Convention;
 use codegen::profile::target::Target;
-use codegen::profile::{Convention, Source};
 use common::{Bench, tools_of};
+use profiles::Source;
 use tool::BACKENDS;
 use tool::asked::{AROUND, Asked, DIRECT, PROGRAMS};
 use tool::request::trampoline;

@@ -19,11 +19,12 @@ use codegen::listing::code::{CodeBuf, Ref};
 use codegen::listing::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::names::Names;
 use codegen::mutate::Mutable;
+use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::profile::{Convention, Source};
 use codegen::words::abi::{Abi, Reg, RegInfo, RegSet};
 use codegen::words::error::{Error, Result};
 use codegen::words::step::{Local, Step};
+use profiles::Source;
 use toy::Op;
 
 struct Toy;

@@ -23,12 +23,13 @@ use codegen::listing::code::{CodeBuf, Ref};
 use codegen::listing::isa::{Architecture, Instruction, Labels, Lower};
 use codegen::listing::names::Names;
 use codegen::mutate::Mutable;
+use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::profile::{Convention, Source};
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use codegen::words::step::Step;
 use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
+use profiles::Source;
 use toy::Op;
 
 struct Toy;

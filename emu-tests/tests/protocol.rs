@@ -1,6 +1,6 @@
 //! How sites are written, judged by itself, for every profile that comes with the tool, and for some that are wrong.
 
-use codegen::profile::Source;
+use profiles::Source;
 use tramptool_emu_tests::{Sites, judge_sites};
 
 fn judged(text: &str, arch: &str) -> Sites {

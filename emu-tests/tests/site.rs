@@ -5,8 +5,9 @@ use codegen::arch::patch::{Patch, Poke, SiteState};
 use codegen::arch::site::{Site, Spot};
 use codegen::ask::spec::{Direct, Spec};
 use codegen::out::obj;
-use codegen::profile::{Profile, Source};
+use codegen::profile::Profile;
 use codegen::words::error::Result;
+use profiles::Source;
 use tramptool_emu_tests::{BY_THE_PROFILE, Clause, Filter, Foreign, Poker, Report, Verdict, check, foreign_suites};
 
 use common::expected::{contract, expected};

@@ -1,11 +1,20 @@
-//! The profiles that are compiled in, and those that users write: `*.toml` beside this crate's manifest.
+//! The profiles that are compiled in, `*.toml` beside this crate's manifest, those that users write, and the reader of both.
+
+mod line;
+mod read;
+mod schema;
+mod sites;
+
+pub use read::{Source, schema};
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use codegen::arch::facts::Facts;
-use codegen::profile::{Convention, Profile, Scope, Source, read};
+use codegen::profile::{Convention, Profile};
 use codegen::words::error::{Error, Result};
+
+use crate::read::{Scope, read};
 
 /// The profile that holds where none is named.
 pub const DEFAULT: &str = "linux-7.3";

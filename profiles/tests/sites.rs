@@ -3,7 +3,8 @@
 
 use codegen::arch::patch::{Parts, Poke, SiteState, Write};
 use codegen::arch::site::Spot;
-use codegen::profile::{Convention, Source};
+use codegen::profile::Convention;
+use tramptool_profiles::Source;
 
 fn convention(arch: &str) -> &'static Convention {
     tramptool_profiles::convention("linux-6.12", arch::backend(arch).unwrap().facts()).unwrap()

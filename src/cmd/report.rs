@@ -237,7 +237,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Diff => schemars::schema_for!(super::diff::comparison::Comparison),
                 Described::Review => schemars::schema_for!(tool::review::Review),
                 Described::Contract => emu_tests::contract_schema(),
-                Described::Profile => codegen::profile::schema(),
+                Described::Profile => profiles::schema(),
             };
             return ui.out(tool::report::json(&schema)?).map(|()| DONE);
         }

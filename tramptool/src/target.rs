@@ -3,9 +3,10 @@
 use std::fmt;
 
 use codegen::backend::Backend;
+use codegen::profile::Convention;
 use codegen::profile::target::Target as Resolved;
-use codegen::profile::{Convention, Source};
 use codegen::words::error::Result;
+use profiles::Source;
 
 use crate::internal::settings;
 

@@ -1,16 +1,10 @@
 //! What a kernel version, another tracer, or no kernel at all decides: names of symbols, the callback's arguments, which
 //! trampolines exist, their frames, how a site is written, how returns are hooked, what a kernel's configuration means.
 //!
-//! It is data, read from `profiles/*.toml` ([`read`]). Planning, lowering and contracts read it; none knows a version.
+//! It is data, which the crate `profiles` reads from `profiles/*.toml`. Planning, lowering and contracts read it; none knows a version.
 
-mod line;
 pub mod lsda;
-mod read;
-mod schema;
-mod sites;
 pub mod target;
-
-pub use read::{Scope, Source, read, schema};
 
 use crate::arch::facts::{Facts, Number};
 use crate::arch::patch::AlternativeEntry;
@@ -245,7 +239,7 @@ impl FrameUse {
     }
 
     /// The frame that a trampoline under a name of its own needs, with its key in a profile.
-    fn of(kind: Kind) -> Option<(&'static str, FrameUse)> {
+    pub fn of(kind: Kind) -> Option<(&'static str, FrameUse)> {
         match kind {
             Kind::Entry(Regs::Args) => Some(FrameUse::ALL[0]),
             Kind::Entry(Regs::All) => Some(FrameUse::ALL[1]),
@@ -468,7 +462,7 @@ impl Offer {
 }
 
 /// The keys of the trampolines in a profile.
-pub(crate) const KINDS: [(&str, Kind); 7] = [
+pub const KINDS: [(&str, Kind); 7] = [
     ("stub", Kind::Stub),
     ("stub-graph", Kind::StubGraph),
     ("stub-direct", Kind::StubDirect),

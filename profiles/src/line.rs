@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A step of a path: the key of a table, or the index into an array.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
@@ -23,7 +23,7 @@ impl From<usize> for Step {
 }
 
 /// The line of `text`, from 1, that has what `path` names, and whether all of the path was found.
-pub(super) fn of(text: &str, path: &[Step]) -> Option<(usize, bool)> {
+pub(crate) fn of(text: &str, path: &[Step]) -> Option<(usize, bool)> {
     let table = DeTable::parse(text).ok()?;
     let (mut at, mut found) = (0, 0);
     let mut inside = match path.first() {
@@ -47,6 +47,6 @@ fn entry<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<(usize, &'t Spanne
 }
 
 /// The line that byte `at` is in, from 1.
-pub(super) fn line(text: &str, at: usize) -> usize {
+pub(crate) fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|b| *b == b'\n').count() + 1
 }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Table, Value as Toml};
 
-use super::line::{self, Step};
-use super::schema::{
+use crate::line::{self, Step};
+use crate::schema::{
     ArchIn, CallbackIn, FieldIn, FrameIn, KernelIn, ObjtoolIn, OfferIn, OptionIn, ProfileIn, ProgramsIn, RecordIn,
     StoresIn,
 };
-use super::{
+use codegen::arch::facts::{Facts, Number, NumberOf};
+use codegen::arch::site::Site;
+use codegen::ask::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
+use codegen::ask::kind::{Kind, Regs, TailCall};
+use codegen::profile::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
     OptionRule, Profile, ProgramsConvention,
 };
-use crate::arch::facts::{Facts, Number, NumberOf};
-use crate::arch::site::Site;
-use crate::ask::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
-use crate::ask::kind::{Kind, Regs, TailCall};
-use crate::words::abi::{Abi, Loc, RegSet};
-use crate::words::error::{Error, Result};
-use crate::words::intern::intern;
-use crate::words::program::Program;
-use crate::words::step::{KernelLabel, Value};
+use codegen::words::abi::{Abi, Loc, RegSet};
+use codegen::words::error::{Error, Result};
+use codegen::words::intern::intern;
+use codegen::words::program::Program;
+use codegen::words::step::{KernelLabel, Value};
 
 /// The text of a profile, and what messages call it.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub fn schema() -> schemars::Schema {
 
 /// The architectures for which a profile is read.
 #[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
+pub(crate) enum Scope<'a> {
     /// All that there are: a table for any other is an error.
     All(&'a [&'static Facts]),
     /// This one: tables for others are not looked at.
@@ -51,7 +51,11 @@ pub enum Scope<'a> {
 ///
 /// # Errors
 /// What does not parse, names what does not exist, or is not there: with file, line, and what would be valid.
-pub fn read<'a>(source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>, scope: Scope) -> Result<Profile> {
+pub(crate) fn read<'a>(
+    source: Source<'a>,
+    known: &dyn Fn(&str) -> Result<Source<'a>>,
+    scope: Scope,
+) -> Result<Profile> {
     let mut reader = Reader { sources: Vec::new() };
     let own = reader.alone(source)?;
     if own.extends.is_none() {
@@ -63,19 +67,19 @@ pub fn read<'a>(source: Source<'a>, known: &dyn Fn(&str) -> Result<Source<'a>>, 
 }
 
 /// The texts that a profile is made of, the one that was asked for first.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     sources: Vec<Source<'a>>,
 }
 
-pub(super) type Path<'p> = &'p [Step];
+pub(crate) type Path<'p> = &'p [Step];
 
 /// `keys![ "arch", name, "site" ]`.
 macro_rules! keys {
-    ($($step:expr),* $(,)?) => { &[$($crate::profile::line::Step::from($step)),*][..] };
+    ($($step:expr),* $(,)?) => { &[$($crate::line::Step::from($step)),*][..] };
 }
-pub(super) use keys;
+pub(crate) use keys;
 
-pub(super) fn join(path: Path, more: Path) -> Vec<Step> {
+pub(crate) fn join(path: Path, more: Path) -> Vec<Step> {
     [path, more].concat()
 }
 
@@ -116,7 +120,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An error at this place of the first text that has it.
-    pub(super) fn at(&self, path: Path, what: impl Into<Error>) -> Error {
+    pub(crate) fn at(&self, path: Path, what: impl Into<Error>) -> Error {
         let what = what.into();
         let places: Vec<_> = self.sources.iter().map(|s| (s.name, line::of(s.text, path))).collect();
         let whole = places.iter().find(|(_, place)| place.is_some_and(|(_, whole)| whole));
@@ -129,7 +133,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What must be there, at the last step of the path.
-    pub(super) fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
+    pub(crate) fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
         value.as_ref().ok_or_else(|| {
             let key = match path.last() {
                 Some(Step::Key(key)) => key.as_str(),
@@ -140,13 +144,13 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a list of words.
-    pub(super) fn word<T: Copy>(&self, text: &str, words: &[(&str, T)], what: &str, path: Path) -> Result<T> {
+    pub(crate) fn word<T: Copy>(&self, text: &str, words: &[(&str, T)], what: &str, path: Path) -> Result<T> {
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         found.ok_or_else(|| self.at(path, Error::unknown(what, text, words.iter().map(|(word, _)| *word))))
     }
 
     /// A symbol or name of the text, for the assembler.
-    pub(super) fn symbol(&self, text: &str, path: Path) -> Result<&'static str> {
+    pub(crate) fn symbol(&self, text: &str, path: Path) -> Result<&'static str> {
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
         let good = text.chars().all(word) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         good.then(|| intern(text))
@@ -154,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A sentence for the text: what a comment line can hold.
-    pub(super) fn sentence(&self, text: &str, path: Path) -> Result<&'static str> {
+    pub(crate) fn sentence(&self, text: &str, path: Path) -> Result<&'static str> {
         match text.contains(|c: char| c.is_control()) || text.contains("*/") {
             false => Ok(intern(text)),
             true => Err(self.at(path, "has control characters or `*/`; valid: one line of text")),
@@ -354,18 +358,18 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    pub(super) fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<crate::words::abi::Reg> {
+    pub(crate) fn register(&self, name: &str, abi: &Abi, at: Path) -> Result<codegen::words::abi::Reg> {
         let valid = abi.regs.iter().map(|r| r.name);
         abi.find(name).ok_or_else(|| self.at(at, Error::unknown("register", name, valid)))
     }
 
-    pub(super) fn registers(&self, names: &[String], abi: &Abi, at: Path) -> Result<RegSet> {
+    pub(crate) fn registers(&self, names: &[String], abi: &Abi, at: Path) -> Result<RegSet> {
         let each = names.iter().enumerate().map(|(i, name)| self.register(name, abi, &join(at, keys![i])));
         Ok(RegSet::of(&each.collect::<Result<Vec<_>>>()?))
     }
 
     /// A register, or `sp+N`.
-    pub(super) fn loc(&self, text: &str, abi: &Abi, at: Path) -> Result<Loc> {
+    pub(crate) fn loc(&self, text: &str, abi: &Abi, at: Path) -> Result<Loc> {
         match text.strip_prefix("sp+").map(str::parse) {
             Some(Ok(offset)) => Ok(Loc::Stack(offset)),
             Some(Err(_)) => Err(self.at(at, format!("'{text}': valid: a register, or sp+ and a number of bytes"))),

@@ -1,14 +1,14 @@
 //! Text to profile: how sites are laid out and written, and how entry trampolines are copied.
 
-use super::read::{Path, Reader, join, keys};
-use super::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, SpecialIn, WriteIn};
-use crate::arch::facts::Facts;
-use crate::arch::patch::{AlternativeEntry, Branch, EntryField, Half};
-use crate::arch::site::{Copies, OpLiteral, Protocol, Site, SiteWrite, What};
-use crate::words::error::Result;
+use crate::read::{Path, Reader, join, keys};
+use crate::schema::{AlternativesIn, CopiesIn, EntryFieldIn, SiteIn, SpecialIn, WriteIn};
+use codegen::arch::facts::Facts;
+use codegen::arch::patch::{AlternativeEntry, Branch, EntryField, Half};
+use codegen::arch::site::{Copies, OpLiteral, Protocol, Site, SiteWrite, What};
+use codegen::words::error::Result;
 
 impl Reader<'_> {
-    pub(super) fn site(&self, site: &SiteIn, entry: Option<&'static str>, facts: &Facts, at: Path) -> Result<Site> {
+    pub(crate) fn site(&self, site: &SiteIn, entry: Option<&'static str>, facts: &Facts, at: Path) -> Result<Site> {
         let abi = &facts.abi;
         let arrives = join(at, keys!["arrives"]);
         let place = |text: &Option<String>, key: &str| {
@@ -116,7 +116,7 @@ impl Reader<'_> {
         Ok(SiteWrite { at: write.at, what })
     }
 
-    pub(super) fn copies(&self, copies: &CopiesIn, facts: &Facts, at: Path) -> Result<Copies> {
+    pub(crate) fn copies(&self, copies: &CopiesIn, facts: &Facts, at: Path) -> Result<Copies> {
         let jmp = match &copies.jmp {
             Some(jmp) => {
                 let at = join(at, keys!["jmp"]);
@@ -128,7 +128,7 @@ impl Reader<'_> {
         Ok(Copies { jmp, end: self.insns(&copies.end, facts, &join(at, keys!["end"]))? })
     }
 
-    pub(super) fn alternatives(&self, entry: AlternativesIn, at: Path) -> Result<AlternativeEntry> {
+    pub(crate) fn alternatives(&self, entry: AlternativesIn, at: Path) -> Result<AlternativeEntry> {
         let field = |field: EntryFieldIn, name| match field {
             EntryFieldIn { at, bytes: bytes @ 1..=2 } if at >= 8 && at.saturating_add(bytes) <= entry.size => {
                 Ok(EntryField { at, bytes })

@@ -1,5 +1,5 @@
 //! The text of a profile, as `serde` reads it and as the JSON schema describes it. Everything may come from the profile that
-//! another one extends, so nothing is required here; [`super::read`] asks for what must be there.
+//! another one extends, so nothing is required here; [`crate::read`] asks for what must be there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(title = "tramptool profile")]
-pub(super) struct ProfileIn {
+pub(crate) struct ProfileIn {
     /// The name for `--profile`.
     pub name: Option<String>,
     /// What it is, in a sentence.
@@ -34,7 +34,7 @@ pub(super) struct ProfileIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct CallbackIn {
+pub(crate) struct CallbackIn {
     /// The symbol that is called until a tracer puts its own function there.
     pub symbol: Option<String>,
     /// Its arguments, in order: `ip`, `parent-ip`, `op`, `fregs`.
@@ -47,7 +47,7 @@ pub(super) struct CallbackIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct OfferIn {
+pub(crate) struct OfferIn {
     /// Its symbol.
     pub symbol: Option<String>,
     /// Labels inside it with names of their own: `op-ptr`, `call`, `jmp`, `end`. Others are the symbol and a suffix.
@@ -56,7 +56,7 @@ pub(super) struct OfferIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct ArchIn {
+pub(crate) struct ArchIn {
     /// Why the profile does not offer the architecture, though one that it extends does: nothing else here counts then. Offered
     /// if it is empty.
     pub refused: Option<String>,
@@ -104,7 +104,7 @@ pub(super) struct ArchIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct SiteIn {
+pub(crate) struct SiteIn {
     /// How a trampoline is reached, for the contract's text.
     pub arrives: Option<String>,
     /// Where the address behind the site is: a register, or `sp+N`.
@@ -156,7 +156,7 @@ pub(super) struct SiteIn {
 /// A word before a function's entry: at the multiple of `align` at or below `ip - before`.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LiteralIn {
+pub(crate) struct LiteralIn {
     pub before: u64,
     pub align: u64,
 }
@@ -164,7 +164,7 @@ pub(super) struct LiteralIn {
 /// One write to a site: instructions, a branch to the trampoline, or the literal.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct WriteIn {
+pub(crate) struct WriteIn {
     /// Bytes from `ip`.
     #[serde(default)]
     pub at: i64,
@@ -188,7 +188,7 @@ pub(super) struct WriteIn {
 /// behind the copy, where the address of the `ftrace_ops` is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct CopiesIn {
+pub(crate) struct CopiesIn {
     /// What becomes of the instruction at the label `jmp`, where the copy has it.
     pub jmp: Option<ReplaceIn>,
     /// The instructions behind the copied code, before the word.
@@ -198,7 +198,7 @@ pub(super) struct CopiesIn {
 /// An entry of `.altinstructions`: where instructions are replaced and by which, four bytes each, and then more.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct AlternativesIn {
+pub(crate) struct AlternativesIn {
     /// Bytes of an entry.
     pub size: usize,
     /// Where it says how many bytes are replaced.
@@ -212,7 +212,7 @@ pub(super) struct AlternativesIn {
 /// A number in an entry: 1 or 2 bytes at an offset.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EntryFieldIn {
+pub(crate) struct EntryFieldIn {
     pub at: usize,
     pub bytes: usize,
 }
@@ -220,7 +220,7 @@ pub(super) struct EntryFieldIn {
 /// Bits in an entry: those in `mask`, of a number of 1 or 2 bytes at an offset.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SpecialIn {
+pub(crate) struct SpecialIn {
     pub at: usize,
     pub bytes: usize,
     pub mask: usize,
@@ -229,14 +229,14 @@ pub(super) struct SpecialIn {
 /// An instruction, by how it begins, and those that take its place.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReplaceIn {
+pub(crate) struct ReplaceIn {
     pub was: String,
     pub becomes: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct ExitIn {
+pub(crate) struct ExitIn {
     /// How the exit trampoline is entered, for the contract's text.
     pub arrives: Option<String>,
     /// Returns in the exit trampoline that have no call on the return-address stack.
@@ -247,7 +247,7 @@ pub(super) struct ExitIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct ProgramsIn {
+pub(crate) struct ProgramsIn {
     /// The most for one function, where a session counts as two; without it, 38.
     pub most: Option<usize>,
     /// One can be a session. The word before a context's first then says more than how many there are.
@@ -259,7 +259,7 @@ pub(super) struct ProgramsIn {
 /// How a BPF program knows how many tail calls were made.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TailCallIn {
+pub(crate) struct TailCallIn {
     /// The register that says it, or where it stands.
     pub register: String,
     /// The program gives it back with its own calls counted.
@@ -269,7 +269,7 @@ pub(super) struct TailCallIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct KernelIn {
+pub(crate) struct KernelIn {
     /// The option, without `CONFIG_`, that is set for this architecture and no other.
     pub symbol: Option<String>,
     /// Its `asm-offsets.h` has all the numbers of the entry trampoline.
@@ -291,7 +291,7 @@ pub(super) struct KernelIn {
 /// Numbers of objtool (include/linux/objtool_types.h, arch/x86/include/asm/orc_types.h).
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct ObjtoolIn {
+pub(crate) struct ObjtoolIn {
     /// `ORC_REG_SP`.
     pub sp: u8,
     /// `ANNOTYPE_NOENDBR` and `ANNOTYPE_INTRA_FUNCTION_CALL` in `.discard.annotate_insn`; without them, each has a section of
@@ -301,7 +301,7 @@ pub(super) struct ObjtoolIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct OptionIn {
+pub(crate) struct OptionIn {
     /// The value without `--set`; without it, the option's first.
     pub default: Option<String>,
     /// No other value can be chosen.
@@ -312,7 +312,7 @@ pub(super) struct OptionIn {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ConfigIn {
+pub(crate) struct ConfigIn {
     /// The option's value.
     pub value: String,
     /// What must be set for it.
@@ -322,7 +322,7 @@ pub(super) struct ConfigIn {
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct FrameIn {
+pub(crate) struct FrameIn {
     /// The C name of the structure.
     pub r#struct: Option<String>,
     /// `sizeof`, in bytes.
@@ -344,7 +344,7 @@ pub(super) struct FrameIn {
 /// Eight bytes of a frame.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FieldIn {
+pub(crate) struct FieldIn {
     /// The name in the text.
     pub symbol: String,
     /// The C name; without it, the slot lies outside the structure.
@@ -362,7 +362,7 @@ pub(super) struct FieldIn {
 /// What becomes of a store by the callback.
 #[derive(Deserialize, JsonSchema, Default, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum StoresIn {
+pub(crate) enum StoresIn {
     /// The register, the next hop or the return address is what was stored.
     TakeEffect,
     /// It is lost.
@@ -374,7 +374,7 @@ pub(super) enum StoresIn {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RecordIn {
+pub(crate) struct RecordIn {
     /// The name of its offset in the text.
     pub symbol: String,
     /// Bytes above SP.
@@ -385,7 +385,7 @@ pub(super) struct RecordIn {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WhenIn {
+pub(crate) struct WhenIn {
     /// The option of the architecture.
     pub option: String,
     /// Its value.
