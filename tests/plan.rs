@@ -18,7 +18,7 @@ fn steps(plan: &Plan) -> Vec<Step> {
         matches!(
             s,
             Step::Block(..) | Step::KernelLabel(_) | Step::Arg(..) | Step::Cookie(_) | Step::Realign | Step::Unalign
-        ) || matches!(s, Step::Record(_) | Step::LandingPad | Step::StackArgs | Step::Gap | Step::Detach)
+        ) || matches!(s, Step::Link(_) | Step::LandingPad | Step::StackArgs | Step::Gap | Step::Detach)
     };
     plan.steps.iter().copied().filter(|s| !beside(s)).collect()
 }

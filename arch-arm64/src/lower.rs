@@ -36,15 +36,12 @@ impl Lower for Arm64 {
             return Ok(());
         }
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Recorded(_) | Step::Mark(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
             // Every register has its slot.
-            Step::Room(_) | Step::SaveState | Step::RestoreState => {}
-            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
-            Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::SaveState | Step::RestoreState => {}
+            Step::Record(step) => record::lower(step, cx)?,
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
-            Step::KeepSlot | Step::NoSlot => record::lower(step, cx)?,
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
             Step::LoadOp => {
@@ -64,7 +61,7 @@ impl Lower for Arm64 {
                 cx.depth += cx.frame.size;
             }
             Step::LoadBody => load_body(cx),
-            Step::Record(n) => record(n as usize, cx),
+            Step::Link(n) => record(n as usize, cx),
             Step::Save => save(cx),
             Step::Arg(n, value) => argument(n as usize, value, cx)?,
             Step::StackArgs => stack_args(cx),

@@ -5,7 +5,7 @@ use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
-use codegen::words::step::{Callee, Disp, Local, Step};
+use codegen::words::step::{Callee, Disp, Local, RecordStep};
 
 use crate::abi::ABI;
 use crate::insn::{Insn, XZR};
@@ -29,20 +29,20 @@ pub(crate) fn thread(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
 }
 
 /// Lower a step that they alone have.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
-        Step::Count => {
+        RecordStep::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
             thread(TEMP, cx)?;
             cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
             cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
         }
-        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+        RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Ldr { dst: SLOT, at: KEPT }, "the slot of the entry");
         }
-        Step::Slot(event) => {
+        RecordStep::Slot(event) => {
             let cursor = cx.number(NumberOf::RecordCursor)?;
             // What looks at the shadow stack before has it there.
             if !recorder.shadow {
@@ -55,25 +55,25 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
             take(event, cx)?;
         }
-        Step::SlotAgain(event) => take(event, cx)?,
-        Step::BranchIfFull(_, to) if recorder.refill => {
+        RecordStep::SlotAgain(event) => take(event, cx)?,
+        RecordStep::BranchIfFull(_, to) if recorder.refill => {
             cx.noted(Insn::Tbnz { reg: SLOT, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
         }
-        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+        RecordStep::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Tbnz { reg: SLOT, bit: Disp::number(0), to }, "no room there");
         }
-        Step::KeepSlot => cx.noted(Insn::Str { src: SLOT, at: KEPT }, "for the return"),
-        Step::NoSlot => {
+        RecordStep::KeepSlot => cx.noted(Insn::Str { src: SLOT, at: KEPT }, "for the return"),
+        RecordStep::NoSlot => {
             cx.noted(Insn::Movz { dst: SLOT, imm: Recorder::NO_SLOT as u16 }, "no slot");
             cx.insn(Insn::BLocal { to: Local::Recorded(Event::Entry) });
         }
-        Step::BranchIfFull(_, to) => {
+        RecordStep::BranchIfFull(_, to) => {
             cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
             cx.insn(Insn::BHs { to });
         }
-        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
-        Step::ToRoom(event) => cx.insn(Insn::BLocal { to: Local::Room(event) }),
-        Step::What(event) => {
+        RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
+        RecordStep::ToRoom(event) => cx.insn(Insn::BLocal { to: Local::Room(event) }),
+        RecordStep::What(event) => {
             // In two instructions, whatever the number is: those of all functions are alike.
             let what = recorder.what(event);
             cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
@@ -81,9 +81,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
             cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at }, "what happened");
         }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => {}
-        Step::Words(event) => {
+        RecordStep::Time(event) => time(event, cx)?,
+        RecordStep::Timed(_) | RecordStep::Room(_) | RecordStep::Recorded(_) => {}
+        RecordStep::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
                 cx.insn(Insn::StrReg {
                     src,
@@ -92,8 +92,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
                 });
             }
         }
-        Step::Resume => resume(cx),
-        _ => return Err(cx.unsupported(step)),
+        RecordStep::Resume => resume(cx),
     }
     Ok(())
 }

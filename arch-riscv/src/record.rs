@@ -5,7 +5,7 @@ use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use codegen::words::step::{Callee, Disp, Local, Step};
+use codegen::words::step::{Callee, Disp, Local, RecordStep};
 
 use crate::abi::ABI;
 use crate::insn::{Insn, parts};
@@ -21,19 +21,19 @@ const LIMIT: Reg = T5;
 const KEPT: Disp = Disp::number(0);
 
 /// Lower a step that they alone have.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
-        Step::Count => {
+        RecordStep::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
             cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(1) });
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
         }
-        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+        RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Ld { dst: SLOT, at: KEPT }, "the slot of the entry");
         }
-        Step::Slot(event) => {
+        RecordStep::Slot(event) => {
             let imm = cx.number(NumberOf::RecordCursor)?;
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             if !recorder.refill {
@@ -42,24 +42,24 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             }
             take(event, cx)?;
         }
-        Step::SlotAgain(event) => take(event, cx)?,
-        Step::BranchIfFull(_, to) if recorder.refill => {
+        RecordStep::SlotAgain(event) => take(event, cx)?,
+        RecordStep::BranchIfFull(_, to) if recorder.refill => {
             cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
             cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
         }
-        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+        RecordStep::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
             cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: Disp::number(0) });
             cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
         }
-        Step::KeepSlot => cx.noted(Insn::Sd { src: SLOT, at: KEPT }, "for the return"),
-        Step::NoSlot => {
+        RecordStep::KeepSlot => cx.noted(Insn::Sd { src: SLOT, at: KEPT }, "for the return"),
+        RecordStep::NoSlot => {
             cx.noted(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(Recorder::NO_SLOT) }, "no slot");
             cx.noted(Insn::J { to: Local::Recorded(Event::Entry) }, "j");
         }
-        Step::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
-        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
-        Step::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
-        Step::What(event) => {
+        RecordStep::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
+        RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
+        RecordStep::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
+        RecordStep::What(event) => {
             // In two instructions of four bytes, whatever the number is: those of all functions are alike.
             let (imm, low) = parts(recorder.what(event));
             cx.noted(Insn::LuiWide { dst: TEMP, imm }, "lui t1: the number of the function");
@@ -67,9 +67,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
             cx.noted(Insn::SdReg { src: TEMP, base: SLOT, at }, "what happened");
         }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => {}
-        Step::Words(event) => {
+        RecordStep::Time(event) => time(event, cx)?,
+        RecordStep::Timed(_) | RecordStep::Room(_) | RecordStep::Recorded(_) => {}
+        RecordStep::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
                 cx.insn(Insn::SdReg {
                     src,
@@ -78,8 +78,7 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
                 });
             }
         }
-        Step::Resume => resume(cx),
-        _ => return Err(cx.unsupported(step)),
+        RecordStep::Resume => resume(cx),
     }
     Ok(())
 }

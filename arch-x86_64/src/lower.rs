@@ -43,7 +43,7 @@ impl Lower for X86_64 {
                 }
             }
             Step::LoadBody => load_body(cx),
-            Step::Record(n) => record(n as usize, cx),
+            Step::Link(n) => record(n as usize, cx),
             Step::Save => save(cx),
             Step::MarkRegs => {
                 cx.noted(Insn::Lea { dst: RBP, at: Disp::number(1) }, "marks the frame as pt_regs");
@@ -72,15 +72,11 @@ impl Lower for X86_64 {
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
             Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
-            Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record::lower(step, cx)?,
-            Step::Refill(_) | Step::ToRoom(_) | Step::What(_) | Step::Resume => record::lower(step, cx)?,
+            Step::Record(step) => record::lower(step, cx)?,
             Step::SaveState => save_state(cx),
             Step::RestoreState => restore_state(cx),
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
-            Step::KeepSlot | Step::NoSlot => record::lower(step, cx)?,
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) => record::lower(step, cx)?,
-            Step::Recorded(_) | Step::Room(_) => {}
             Step::BranchIfResult => {
                 cx.insn(Insn::TestAx);
                 cx.insn(Insn::JnzFar { to: Local::Path(ExitPath::Skipped) });

@@ -5,7 +5,7 @@ use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use codegen::words::step::{Callee, Disp, Local, Step};
+use codegen::words::step::{Callee, Disp, Local, RecordStep};
 
 use crate::abi::ABI;
 use crate::insn::Insn;
@@ -15,53 +15,53 @@ use crate::regs::*;
 const SLOT: Reg = R11;
 
 /// Lower a step that they alone have.
-pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
-        Step::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
-        Step::Slot(event) if recorder.pair && event != Event::Entry => {
+        RecordStep::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
+        RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Pop { reg: SLOT }, "the slot of the entry");
         }
-        Step::Slot(event) | Step::SlotAgain(event) => {
+        RecordStep::Slot(event) | RecordStep::SlotAgain(event) => {
             let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.slot_bytes(event));
             cx.insn(Insn::MovImm { dst: SLOT, imm });
             cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
         }
-        Step::BranchIfFull(_, to) if recorder.refill => {
+        RecordStep::BranchIfFull(_, to) if recorder.refill => {
             cx.noted(Insn::Bt { reg: SLOT, bit: cx.number(NumberOf::RecordFull)? }, "no room there");
             cx.insn(Insn::JcFar { to });
         }
-        Step::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
+        RecordStep::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Bt { reg: SLOT, bit: Disp::number(0) }, "no room there");
             cx.insn(Insn::JcFar { to });
         }
-        Step::BranchIfFull(_, to) => {
+        RecordStep::BranchIfFull(_, to) => {
             cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
             cx.insn(if to == Local::NoSlot { Insn::JaeFar { to } } else { Insn::Jae { to } });
         }
-        Step::KeepSlot => {
+        RecordStep::KeepSlot => {
             cx.insn(Insn::Push { reg: SLOT });
             cx.noted(Insn::Push { reg: SLOT }, "for the return");
         }
-        Step::NoSlot => {
+        RecordStep::NoSlot => {
             cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NO_SLOT }, "no slot");
             cx.insn(Insn::JmpFar { to: Local::Recorded(Event::Entry) });
         }
-        Step::Refill(event) => refill(!recorder.has_frame(event), cx),
-        Step::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
-        Step::What(event) => {
+        RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
+        RecordStep::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
+        RecordStep::What(event) => {
             let at = recorder.begins(event) + Recorder::WHAT;
             cx.noted(Insn::StoreSlotImm { imm: recorder.what(event), at }, "what happened");
         }
-        Step::Time(event) => time(event, cx)?,
-        Step::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
-        Step::Words(event) => {
+        RecordStep::Time(event) => time(event, cx)?,
+        RecordStep::Room(_) | RecordStep::Recorded(_) => {}
+        RecordStep::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
+        RecordStep::Words(event) => {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
                 cx.insn(Insn::StoreSlot { src, at: recorder.begins(event) + Recorder::WORDS + 8 * n as i32 });
             }
         }
-        Step::Resume => resume(cx),
-        _ => return Err(cx.unsupported(step)),
+        RecordStep::Resume => resume(cx),
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::listing::{Line, Listing, Lowering};
 use crate::plan::Plan;
 use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
-use crate::words::step::{Local, Mark, Step, Sym};
+use crate::words::step::{Local, Mark, RecordStep, Step, Sym};
 
 /// Plan and lower `spec` into `listing`, reusing the buffers of `plan` and `listing`.
 pub(crate) fn generate<'a, I: Isa>(
@@ -28,18 +28,18 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
-            Step::Recorded(event) => cx.local(Local::Recorded(event)),
-            Step::Room(event) => cx.local(Local::Room(event)),
+            Step::Record(RecordStep::Recorded(event)) => cx.local(Local::Recorded(event)),
+            Step::Record(RecordStep::Room(event)) => cx.local(Local::Room(event)),
             Step::Mark(mark) => cx.local(Local::Mark(mark)),
-            Step::What(event) => {
+            Step::Record(RecordStep::What(event)) => {
                 cx.listing.lines.push(Line::Numbered(event));
                 I::lower(step, &mut cx)?;
             }
-            Step::Refill(event) => {
+            Step::Record(RecordStep::Refill(event)) => {
                 cx.local(Local::Refill(event));
                 I::lower(step, &mut cx)?;
             }
-            Step::Timed(event) => {
+            Step::Record(RecordStep::Timed(event)) => {
                 cx.local(Local::Timed(event));
                 I::lower(step, &mut cx)?;
             }
@@ -48,7 +48,7 @@ pub(crate) fn generate<'a, I: Isa>(
                 cx.return_lost();
                 cx.depth = 0;
             }
-            Step::NoSlot => {
+            Step::Record(RecordStep::NoSlot) => {
                 cx.local(Local::NoSlot);
                 I::lower(step, &mut cx)?;
             }

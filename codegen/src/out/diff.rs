@@ -8,7 +8,7 @@ use crate::out::text::{LineKind, TextLine, TextListing};
 use crate::profile::target::Target;
 use crate::words::abi::Reg;
 use crate::words::recorder::Event;
-use crate::words::step::{Callee, ExitPath, Local, Role, Step, Value};
+use crate::words::step::{Callee, ExitPath, Local, RecordStep, Role, Step, Value};
 
 /// One row of two columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,14 +70,11 @@ impl Side<'_> {
         let cell = cell.map_or("the direct-call cell", |f| f.member);
         match step {
             Step::Block(..) | Step::Path(_) | Step::LoadDirect => {}
-            Step::Count | Step::BranchIfFull(..) | Step::Refill(_) | Step::ToRoom(_) => out.extend(fixed_words(step)),
-            Step::Slot(_) | Step::SlotAgain(_) | Step::Room(_) | Step::Recorded(_) => out.extend(fixed_words(step)),
-            Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => out.extend(fixed_words(step)),
+            Step::Record(step) => out.extend(record_words(step)),
             Step::AllocReturn | Step::Mark(_) | Step::SaveState | Step::RestoreState => out.extend(fixed_words(step)),
-            Step::StackArgs | Step::ClearResult | Step::ExceptionPad | Step::Resume => out.extend(fixed_words(step)),
+            Step::StackArgs | Step::ClearResult | Step::ExceptionPad => out.extend(fixed_words(step)),
             Step::BranchIfNoRoomToReturn | Step::PassOver => out.extend(fixed_words(step)),
             Step::PushReturn | Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
-            Step::KeepSlot | Step::NoSlot => out.extend(fixed_words(step)),
             Step::LandingPad | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
             Step::Alloc => {
@@ -85,7 +82,7 @@ impl Side<'_> {
                 let named = !frame.c_struct.is_empty();
                 out.extend(named.then(|| format!("{} of {} bytes", frame.c_struct, frame.c_size)));
             }
-            Step::Record(i) => {
+            Step::Link(i) => {
                 let ret = frame.records.get(i as usize).map(|r| r.ret);
                 out.push(format!("frame record with {}", if ret == Some(Content::Pc) { "pc" } else { "parent_ip" }));
             }
@@ -218,30 +215,39 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::StackArgs => "the function's stack arguments once more".to_owned(),
         Step::ClearResult => "result = 0".to_owned(),
         Step::AllocReturn => "room for the return address".to_owned(),
-        Step::Count => "the thread's counter goes up".to_owned(),
-        Step::SlotAgain(event) => format!("another slot for the {}", event_words(event)),
-        Step::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
-        Step::BranchIfFull(event, Local::Refill(_)) => {
-            format!("if the buffer is full: out of line for the {}", event_words(event))
-        }
-        Step::BranchIfFull(event, _) => format!("if the buffer is full: no record of the {}", event_words(event)),
         Step::SaveState => "all vector registers, at their full width".to_owned(),
         Step::RestoreState => "all vector registers".to_owned(),
-        Step::Refill(event) => format!("room is made for the {}", event_words(event)),
-        Step::ToRoom(event) => format!("the {} is recorded after all", event_words(event)),
-        Step::Time(_) => "time".to_owned(),
-        Step::Words(Event::Entry) => "the first arguments".to_owned(),
-        Step::Words(Event::Exit) => "the result".to_owned(),
         Step::ExceptionPad => "landing pad for exceptions".to_owned(),
-        Step::Resume => "the exception goes on".to_owned(),
-        Step::KeepSlot => "the slot, for the return".to_owned(),
-        Step::NoSlot => "no slot, for the return".to_owned(),
         Step::BranchIfNoRoomToReturn => "if the shadow stack is full: the function alone".to_owned(),
         Step::PushReturn => "parent_ip and sp onto the shadow stack".to_owned(),
         Step::FindReturn => "the function's own entry of the shadow stack".to_owned(),
         Step::PopReturn => "parent_ip from the shadow stack".to_owned(),
         Step::PassOver => "entries of functions that did not return are passed over".to_owned(),
-        Step::What(event) => format!("what happened: {}", event_words(event)),
+        _ => return None,
+    })
+}
+
+/// What a step that only trampolines that record have is called.
+fn record_words(step: RecordStep) -> Option<String> {
+    Some(match step {
+        RecordStep::Count => "the thread's counter goes up".to_owned(),
+        RecordStep::SlotAgain(event) => format!("another slot for the {}", event_words(event)),
+        RecordStep::Slot(event) => format!("slot of the thread's buffer for the {}", event_words(event)),
+        RecordStep::BranchIfFull(event, Local::Refill(_)) => {
+            format!("if the buffer is full: out of line for the {}", event_words(event))
+        }
+        RecordStep::BranchIfFull(event, _) => {
+            format!("if the buffer is full: no record of the {}", event_words(event))
+        }
+        RecordStep::Refill(event) => format!("room is made for the {}", event_words(event)),
+        RecordStep::ToRoom(event) => format!("the {} is recorded after all", event_words(event)),
+        RecordStep::Time(_) => "time".to_owned(),
+        RecordStep::Words(Event::Entry) => "the first arguments".to_owned(),
+        RecordStep::Words(Event::Exit) => "the result".to_owned(),
+        RecordStep::Resume => "the exception goes on".to_owned(),
+        RecordStep::KeepSlot => "the slot, for the return".to_owned(),
+        RecordStep::NoSlot => "no slot, for the return".to_owned(),
+        RecordStep::What(event) => format!("what happened: {}", event_words(event)),
         _ => return None,
     })
 }

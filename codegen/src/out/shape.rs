@@ -25,7 +25,7 @@ pub(crate) struct Shape {
     /// How it goes on.
     pub rules: Rules,
     /// Labels inside the trampoline, by [`Local::index`].
-    pub labels: [Option<usize>; Local::COUNT],
+    pub labels: Vec<Option<usize>>,
     /// Labels that the tracer's C code knows.
     pub kernel_labels: Vec<(usize, KernelLabel)>,
     /// Instructions that have the number of the function, and of which event.
@@ -73,7 +73,8 @@ impl Shape {
         self.code.bytes.extend_from_slice(target.lead(spec.kind).0);
         self.start = self.code.bytes.len();
         self.rules.begin(self.described() as u32, &self.entry, self.misstated);
-        self.labels = [None; Local::COUNT];
+        self.labels.clear();
+        self.labels.resize(Local::COUNT, None);
         self.kernel_labels.clear();
         self.numbers.clear();
         self.notes.clear();

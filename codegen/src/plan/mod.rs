@@ -9,7 +9,7 @@ use crate::profile::lsda;
 use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
 use crate::words::program::{Attach, Program, called};
-use crate::words::step::{Callee, ExitPath, KernelLabel, Local, Mark, Role, Step, Value};
+use crate::words::step::{Callee, ExitPath, KernelLabel, Local, Mark, RecordStep, Role, Step, Value};
 
 /// The steps of one trampoline.
 #[derive(Clone, Default, Debug)]
@@ -120,7 +120,7 @@ impl Plan {
         self.push(&[Step::Alloc, Step::Block(Role::Saves, "the function's state at the site -> fregs"), Step::Save]);
         if !frame.records.is_empty() {
             self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
-            self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
+            self.push(&[Step::Link(0), Step::Link(1)][..frame.records.len()]);
         }
 
         self.push(&[Step::Block(Role::Arguments, target.convention.callback.prototype)]);
@@ -260,7 +260,7 @@ impl Plan {
         self.landing_pad(Kind::Direct(direct), target);
         self.push(&[Step::Block(Role::Frame, "")]);
         self.push(&[Step::Alloc]);
-        self.push(&[Step::Record(0), Step::Record(1)][..frame.records.len()]);
+        self.push(&[Step::Link(0), Step::Link(1)][..frame.records.len()]);
         self.push(&[Step::Block(Role::Saves, ""), Step::Save]);
         if direct.ip {
             self.push(&[Step::Block(Role::Arguments, "ip first, then the function's own arguments")]);
@@ -281,7 +281,7 @@ impl Plan {
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's state at the site"), Step::Save, Step::LoadBody]);
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
-        self.push(&[Step::Record(0), Step::Record(1)]);
+        self.push(&[Step::Link(0), Step::Link(1)]);
         if fregs {
             self.push(&[Step::Block(Role::Arguments, target.convention.callback.entry)]);
             self.callback_arguments(target, false);
@@ -338,7 +338,7 @@ impl Plan {
             self.push(&[Step::LoadBody]);
         }
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
-        self.push(&[Step::Record(0), Step::Record(1)]);
+        self.push(&[Step::Link(0), Step::Link(1)]);
         let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, after, spec, target);
         if instead && programs.sessions == 0 {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
@@ -385,7 +385,7 @@ impl Plan {
         self.push(&[
             Step::Block(Role::Frame, "frame record: the function that calls this"),
             Step::Alloc,
-            Step::Record(0),
+            Step::Link(0),
         ]);
         self.push(&[Step::Block(Role::Saves, "what C functions may overwrite"), Step::Save, Step::SaveState]);
         self.push(&[Step::Block(Role::Call, ""), Step::Call(Callee::Named)]);
@@ -397,15 +397,15 @@ impl Plan {
     fn record(&mut self, recorder: Recorder, target: &Target) {
         self.landing_pad(Kind::Record(recorder), target);
         match recorder.events {
-            Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Count]),
+            Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Record(RecordStep::Count)]),
             Events::Entry => self.event(Event::Entry, recorder),
             Events::Both if recorder.shadow => self.record_in_place(recorder),
             Events::Both => {
                 self.event(Event::Entry, recorder);
                 self.push(&[Step::Block(Role::Frame, "frame record: the function's caller"), Step::Alloc]);
-                self.push(&[Step::Record(0)]);
+                self.push(&[Step::Link(0)]);
                 if recorder.pair {
-                    self.push(&[Step::KeepSlot]);
+                    self.push(&[Step::Record(RecordStep::KeepSlot)]);
                 }
                 let heading = "the traced function, which returns here";
                 self.push(&[Step::Block(Role::Call, heading)]);
@@ -427,7 +427,7 @@ impl Plan {
         }
         recorder.possible().filter(|_| recorder.refill).for_each(|event| self.refill(event));
         if recorder.pair {
-            self.push(&[Step::Block(Role::Saves, "no room for the two records"), Step::NoSlot]);
+            self.push(&[Step::Block(Role::Saves, "no room for the two records"), Step::Record(RecordStep::NoSlot)]);
         }
     }
 
@@ -458,13 +458,13 @@ impl Plan {
             Event::Exit => "no room for the record of the return",
             Event::Unwound => "no room for the record of the exception",
         };
-        let full = Step::BranchIfFull(event, Local::Recorded(event));
+        let full = Step::Record(RecordStep::BranchIfFull(event, Local::Recorded(event)));
         self.push(&[
             Step::Block(Role::Call, heading),
-            Step::Refill(event),
-            Step::SlotAgain(event),
+            Step::Record(RecordStep::Refill(event)),
+            Step::Record(RecordStep::SlotAgain(event)),
             full,
-            Step::ToRoom(event),
+            Step::Record(RecordStep::ToRoom(event)),
         ]);
     }
 
@@ -474,7 +474,7 @@ impl Plan {
         self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Pad), Step::ExceptionPad]);
         self.event(Event::Unwound, recorder);
         let heading = "the unwinder goes on with the function's caller";
-        self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Resume), Step::Resume]);
+        self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Resume), Step::Record(RecordStep::Resume)]);
         self.push(&[Step::Mark(Mark::End)]);
     }
 
@@ -490,19 +490,19 @@ impl Plan {
             Event::Entry if recorder.pair => Local::NoSlot,
             _ => Local::Recorded(event),
         };
-        let no_room = Step::BranchIfFull(event, to);
-        self.push(&[Step::Block(Role::Saves, heading), Step::Slot(event), no_room]);
+        let no_room = Step::Record(RecordStep::BranchIfFull(event, to));
+        self.push(&[Step::Block(Role::Saves, heading), Step::Record(RecordStep::Slot(event)), no_room]);
         if recorder.refill {
-            self.push(&[Step::Room(event)]);
+            self.push(&[Step::Record(RecordStep::Room(event))]);
         }
-        self.push(&[Step::Time(event)]);
+        self.push(&[Step::Record(RecordStep::Time(event))]);
         if recorder.clock == Clock::Stamp8 {
-            self.push(&[Step::Timed(event)]);
+            self.push(&[Step::Record(RecordStep::Timed(event))]);
         }
         if recorder.words(event) > 0 {
-            self.push(&[Step::Words(event)]);
+            self.push(&[Step::Record(RecordStep::Words(event))]);
         }
-        self.push(&[Step::What(event), Step::Recorded(event)]);
+        self.push(&[Step::Record(RecordStep::What(event)), Step::Record(RecordStep::Recorded(event))]);
     }
 
     /// Call the programs that are called at these points. `first` is how many calls come before; what a program decides is

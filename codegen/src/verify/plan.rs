@@ -5,7 +5,7 @@ use crate::ask::kind::Gives;
 use crate::contract::Contract;
 use crate::plan::Plan;
 use crate::words::recorder::{Event, Events, Recorder};
-use crate::words::step::{Callee, ExitPath, Local, Mark, Step};
+use crate::words::step::{Callee, ExitPath, Local, Mark, RecordStep, Step};
 
 /// How far a way is.
 #[derive(Clone, Default)]
@@ -72,13 +72,17 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
             }
+            let recorded = |to: RecordStep, follows: bool| Some((Step::Record(to), follows));
             let aside = match step {
-                // Without room nothing is stored: that way has been followed when the record is complete.
-                Step::BranchIfFull(event, Local::Recorded(_)) => Some((Step::Recorded(event), false)),
-                Step::BranchIfFull(_, Local::NoSlot) => Some((Step::NoSlot, true)),
-                Step::BranchIfFull(event, _) => Some((Step::Refill(event), true)),
-                Step::NoSlot => Some((Step::Recorded(Event::Entry), true)),
-                Step::ToRoom(event) => Some((Step::Room(event), true)),
+                Step::Record(step) => match step {
+                    // Without room nothing is stored: that way has been followed when the record is complete.
+                    RecordStep::BranchIfFull(event, Local::Recorded(_)) => recorded(RecordStep::Recorded(event), false),
+                    RecordStep::BranchIfFull(_, Local::NoSlot) => recorded(RecordStep::NoSlot, true),
+                    RecordStep::BranchIfFull(event, _) => recorded(RecordStep::Refill(event), true),
+                    RecordStep::NoSlot => recorded(RecordStep::Recorded(Event::Entry), true),
+                    RecordStep::ToRoom(event) => recorded(RecordStep::Room(event), true),
+                    _ => None,
+                },
                 Step::FindReturn => Some((Step::PassOver, true)),
                 _ => None,
             };
@@ -97,7 +101,9 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
             if let Err((property, what)) = follow(step, &mut state, &calls, contract) {
                 faults.push(fault(at, property, what));
             }
-            if matches!(step, Step::Leave(_) | Step::Resume | Step::ToRoom(_) | Step::PassOver | Step::NoSlot) {
+            let recording_ends =
+                matches!(step, Step::Record(RecordStep::Resume | RecordStep::ToRoom(_) | RecordStep::NoSlot));
+            if recording_ends || matches!(step, Step::Leave(_) | Step::PassOver) {
                 break;
             }
             if step == Step::Mark(Mark::Called) {
@@ -155,7 +161,7 @@ fn follow(
         | Step::SaveResults
         | Step::SaveDecision
         | Step::SaveCounted
-        | Step::Record(_)
+        | Step::Link(_)
         | Step::MarkRegs
         | Step::Cookie(_)
         | Step::Meta(_)
@@ -184,12 +190,8 @@ fn follow(
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
         }
-        Step::Count | Step::Slot(_) | Step::SlotAgain(_) | Step::BranchIfFull(..) => record(step, state, contract)?,
-        Step::Room(_) | Step::Refill(_) | Step::ToRoom(_) | Step::Recorded(_) => record(step, state, contract)?,
-        Step::Time(_) | Step::Timed(_) | Step::Words(_) | Step::What(_) => record(step, state, contract)?,
-        Step::KeepSlot | Step::NoSlot => record(step, state, contract)?,
+        Step::Record(step) => record(step, state, contract)?,
         Step::Leave(way) => leave(way, state, calls, contract)?,
-        Step::Resume => resume(state, contract)?,
         Step::PushReturn | Step::FindReturn | Step::PassOver | Step::PopReturn => keep(step, state)?,
         Step::Block(..)
         | Step::LandingPad
@@ -242,35 +244,37 @@ fn keep(step: Step, state: &mut State) -> Result<(), (Property, &'static str)> {
     Ok(())
 }
 
-fn record(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {
+fn record(step: RecordStep, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {
     let wrong = |wrong: bool, what| if wrong { Err((Property::Record, what)) } else { Ok(()) };
     match step {
-        Step::Count => state.counted += 1,
-        Step::Slot(event) | Step::SlotAgain(event) => {
+        RecordStep::Count => state.counted += 1,
+        RecordStep::Slot(event) | RecordStep::SlotAgain(event) => {
             wrong(state.slot.is_some(), "a slot is taken inside of a record")?;
             let due = |r: Recorder| if state.thrown { r.unwound() } else { r.recorded() };
             let due = contract.kind.recorder().and_then(|r| due(r).get(state.recorded).copied());
             wrong(due != Some(event), "a slot is taken for another event than the next")?;
             state.slot = Some(event);
         }
-        Step::BranchIfFull(event, _) | Step::Room(event) | Step::ToRoom(event) => {
+        RecordStep::BranchIfFull(event, _) | RecordStep::Room(event) | RecordStep::ToRoom(event) => {
             wrong(state.slot != Some(event), "a record without a slot")?;
         }
-        Step::Time(event) | Step::Timed(event) | Step::Words(event) | Step::What(event) => {
+        RecordStep::Time(event) | RecordStep::Timed(event) | RecordStep::Words(event) | RecordStep::What(event) => {
             wrong(state.slot != Some(event), "a record without a slot")?;
         }
-        Step::Refill(event) => {
+        RecordStep::Refill(event) => {
             wrong(state.slot != Some(event), "room is made for another event than the one without")?;
             // What was taken is no slot: another one is.
             state.slot = None;
         }
-        Step::NoSlot => wrong(state.slot != Some(Event::Entry), "no slot where none was asked for")?,
-        Step::KeepSlot => wrong(state.slot.is_some() || state.recorded != 1, "the slot is kept too early or too late")?,
-        Step::Recorded(event) => {
+        RecordStep::NoSlot => wrong(state.slot != Some(Event::Entry), "no slot where none was asked for")?,
+        RecordStep::KeepSlot => {
+            wrong(state.slot.is_some() || state.recorded != 1, "the slot is kept too early or too late")?
+        }
+        RecordStep::Recorded(event) => {
             wrong(state.slot != Some(event), "the end of a record that was not begun")?;
             (state.slot, state.recorded) = (None, state.recorded + 1);
         }
-        _ => {}
+        RecordStep::Resume => resume(state, contract)?,
     }
     Ok(())
 }

@@ -239,7 +239,7 @@ pub enum Step {
     /// Have the address of the traced function's body at hand.
     LoadBody,
     /// Link frame record number `n` of the layout.
-    Record(u8),
+    Link(u8),
     /// Store every slot of the layout that is not part of a record.
     Save,
     /// Store what else C functions may overwrite, where that is more than the layout has slots for, on a stack that is aligned
@@ -305,6 +305,31 @@ pub enum Step {
     Free(ExitPath),
     /// Pop the flags.
     PopFlags,
+    /// A place that the table of call sites names.
+    Mark(Mark),
+    /// The place that the unwinder goes to with an exception.
+    ExceptionPad,
+    /// If the thread's shadow stack has no room, go to the function as if it were not traced.
+    BranchIfNoRoomToReturn,
+    /// The return address onto the shadow stack. From here on, only that knows the parent.
+    PushReturn,
+    /// Find the function's own entry there.
+    FindReturn,
+    /// The return address back from it. What lay above goes with it.
+    PopReturn,
+    /// Out of line: the entry is that of a function that did not return. Without one more below, stop.
+    PassOver,
+    /// The place that a branch on this way goes to.
+    Path(ExitPath),
+    /// Leave.
+    Leave(ExitPath),
+    /// A step of trampolines that record.
+    Record(RecordStep),
+}
+
+/// What only trampolines that record do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordStep {
     /// Count the word of the thread up.
     Count,
     /// Take a slot of the thread's buffer for the record of this event.
@@ -333,26 +358,8 @@ pub enum Step {
     What(Event),
     /// The place behind the record.
     Recorded(Event),
-    /// A place that the table of call sites names.
-    Mark(Mark),
-    /// The place that the unwinder goes to with an exception.
-    ExceptionPad,
     /// Hand the exception back to the unwinder. Nothing comes back from there.
     Resume,
-    /// If the thread's shadow stack has no room, go to the function as if it were not traced.
-    BranchIfNoRoomToReturn,
-    /// The return address onto the shadow stack. From here on, only that knows the parent.
-    PushReturn,
-    /// Find the function's own entry there.
-    FindReturn,
-    /// The return address back from it. What lay above goes with it.
-    PopReturn,
-    /// Out of line: the entry is that of a function that did not return. Without one more below, stop.
-    PassOver,
-    /// The place that a branch on this way goes to.
-    Path(ExitPath),
-    /// Leave.
-    Leave(ExitPath),
 }
 
 /// A symbol that instructions refer to: an index into those of its listing.
@@ -448,7 +455,7 @@ impl Local {
             Local::Path(ExitPath::EarlyDirect) => 0,
             Local::Path(ExitPath::Direct) => 1,
             Local::Path(ExitPath::Skipped) => 2,
-            Local::Path(ExitPath::DirectJump) => 7,
+            Local::Path(ExitPath::DirectJump) => 26,
             Local::Path(_) => 3,
             Local::Anchor => 4,
             Local::Rebalance => 5,
@@ -468,11 +475,11 @@ impl Local {
             Local::Find => 23,
             Local::PassOver => 24,
             Local::NoSlot => 25,
-            Local::Mark(mark) => 26 + mark as usize,
+            Local::Mark(mark) => 27 + mark as usize,
         }
     }
 
-    pub(crate) const COUNT: usize = 26 + Mark::ALL.len();
+    pub(crate) const COUNT: usize = 27 + Mark::ALL.len();
 }
 
 /// The name behind a number in the text.
@@ -508,5 +515,33 @@ impl Disp {
     /// So many bytes further, under the same name.
     pub const fn moved(self, by: i32) -> Disp {
         Disp { value: self.value + by, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn labels_have_numbers_of_their_own() {
+        use Local::{
+            Anchor, BodyAnchor, CalleeAnchor, ClockAnchor, Find, NoSlot, PassOver, Path, Rebalance, Recorded, Refill,
+            Room, Timed,
+        };
+        let ways =
+            [ExitPath::Function, ExitPath::Direct, ExitPath::DirectJump, ExitPath::EarlyDirect, ExitPath::Skipped];
+        let events = [Event::Entry, Event::Exit, Event::Unwound];
+        let of_events = [ClockAnchor, Recorded, Room, Refill, Timed].map(|of| events.map(of));
+        let labels = [Anchor, BodyAnchor, CalleeAnchor, Rebalance, NoSlot, Find, PassOver].into_iter();
+        let labels = labels.chain(ways.map(Path)).chain(of_events.concat()).chain(Mark::ALL.map(Local::Mark));
+        let mut numbers = BTreeMap::new();
+        for label in labels {
+            let other = numbers.insert(label.index(), label);
+            assert!(other.is_none(), "{label:?} and {other:?}");
+        }
+        assert_eq!(numbers.len(), Local::COUNT);
+        assert_eq!(numbers.last_key_value().map(|(number, _)| *number), Some(Local::COUNT - 1));
     }
 }
