@@ -316,6 +316,44 @@ fn differences_are_chosen_by_ids_and_accepted_with_reasons() {
     assert!(text.contains("is accepted and is gone"), "{text}");
 }
 
+/// A file of `tests/observe/ARCH`.
+fn file_of(arch: &str, name: &str) -> String {
+    std::fs::read_to_string(format!("{}/tests/observe/{arch}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// An address in half a register is another address: where data lies, both halves count.
+#[test]
+fn an_address_that_is_cut_to_32_bits_is_seen() {
+    for (arch, _) in arches() {
+        let bench = Bench::new();
+        let cut: toml::Table = file_of(arch, "cut.toml").parse().unwrap();
+        let [whole, cut] = ["whole", "cut"].map(|key| cut[key].as_str().unwrap());
+        bench.ok(&["gen", "ftrace_caller", "--arch", arch, "--emit", "asm,contract", "--stem", "old"]);
+        let old = std::fs::read_to_string(bench.path("old.S")).unwrap();
+        assert_eq!(old.matches(whole).count(), 1, "{old}");
+        std::fs::write(bench.path("new.S"), old.replace(whole, cut)).unwrap();
+        let text = bench.ends(1, &["diff", "old.S:ftrace_caller", "new.S:ftrace_caller", "--arch", arch]);
+        assert!(text.contains(" of behaviour"), "{text}");
+        let text = bench.ends(1, &["review", "old.S", "new.S", "--arch", arch, "--contract", "old.toml"]);
+        assert!(text.starts_with("new.S is worse"), "{text}");
+    }
+}
+
+/// What neither side runs to an end says nothing of either: code without one, and calls on a stack that is none.
+#[test]
+fn what_is_not_run_to_an_end_is_not_compared() {
+    for (arch, _) in arches() {
+        for (name, why) in [("endless.s", "it does not end within"), ("elsewhere.s", "SP is not in the stack")] {
+            let bench = Bench::new();
+            std::fs::write(bench.path(name), file_of(arch, name)).unwrap();
+            let text = bench.ends(2, &["diff", name, name, "--arch", arch]);
+            assert!(text.contains("not compared: on both sides, ") && text.contains(why), "{text}");
+            let text = bench.ends(2, &["diff", name, name, "--arch", arch, "--format", "html"]);
+            assert!(text.contains("not compared"), "{text}");
+        }
+    }
+}
+
 /// What holds in one report and not in the other.
 #[test]
 fn reports_are_compared_by_verdicts() {

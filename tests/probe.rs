@@ -87,10 +87,10 @@ p tail
             "tail: @tail+0",
             "add: @add+0 4 1",
             "caller: <-add+0 5 0x4",
-            "0x30000000: <-caller+0 0xc",
+            "0x6bb8520000: <-caller+0 0xc",
             "# caller(3, 4) = 0xc",
             "add: @add+0 -2 1",
-            "0x30000000: <-add+0 255 0xfffffffffffffffe",
+            "0x6bb8520000: <-add+0 255 0xfffffffffffffffe",
             "# add(-2, 0x101) = 0xff",
         ];
         assert_eq!(first, expected, "{arch}");
@@ -98,7 +98,7 @@ p tail
         let add = size(&b, prefix, "add");
         let expected = [
             format!("p_add_0: (add+0x0/{add}) arg1=-2 arg2=1"),
-            "r_add_0: (0x30000000 <- add) arg1=255 first=0xfffffffffffffffe".to_owned(),
+            "r_add_0: (0x6bb8520000 <- add) arg1=255 first=0xfffffffffffffffe".to_owned(),
             "# add(-2, 0x101) = 0xff".to_owned(),
         ];
         assert_eq!(today, expected, "{arch}");
@@ -194,7 +194,7 @@ fn recursion_returns_from_the_inside_and_maxactive_bounds_it() {
             "deep: <-deep+0 0x0 0x0",
             "deep: <-deep+0 0x1 0x1",
             "deep: <-deep+0 0x2 0x3",
-            "0x30000000: <-deep+0 0x3 0x6",
+            "0x6bb8520000: <-deep+0 0x3 0x6",
             "# deep(3) = 0x6",
         ];
         assert_eq!(deep, expected, "{arch}");

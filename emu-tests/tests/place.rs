@@ -26,8 +26,8 @@ mod common;
 const BATCH: usize = 150;
 /// Bytes of data for each value.
 const ROOM: usize = 64;
-const STACK: u64 = 0x2000_0000;
-const EXIT: u64 = 0x3000_0000;
+const STACK: u64 = 0x6d_c9a4_0000;
+const EXIT: u64 = 0x6b_b852_0000;
 const RESULT: u64 = EXIT + 0x800;
 
 /// A type as C has it: for a struct, its members, each with a number of elements.

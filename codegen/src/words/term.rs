@@ -36,6 +36,10 @@ pub enum Root {
     Stored(u16),
     /// The address behind the call with this number.
     Behind(u16),
+    /// The register with this number, from 1, by which a thread finds its memory: of those that are no general ones.
+    Thread(u8),
+    /// What the CPU's clock said when it was read first; more each time.
+    Clock,
     /// What was in the stack before, below where SP was at the entry: nobody has written it yet.
     Older,
 }
@@ -73,7 +77,8 @@ pub trait EntryState {
 }
 
 /// The roots that have a word of their own. What says more comes first: `parent-ip` is no difference.
-const WORDS: [(&str, Root); 7] = [
+const WORDS: [(&str, Root); 8] = [
+    ("clock", Root::Clock),
     ("parent-ip", Root::ParentIp),
     ("frame", Root::Frame),
     ("ip", Root::Ip),
@@ -138,6 +143,9 @@ impl Root {
                 reg => Root::Left(call, abi.find(reg)?),
             };
             return Some((root, behind));
+        }
+        if let Some(number) = first.strip_prefix("thread").and_then(|n| n.parse().ok()) {
+            return Some((Root::Thread(number), behind));
         }
         let reg = if first == "sp" { Some(abi.sp) } else { abi.find(first) };
         Some((Root::Reg(reg?), behind))
@@ -319,10 +327,12 @@ impl Root {
             Root::Left(call, reg) => write!(f, "{} as call {call} left it", abi.name(*reg)),
             Root::Stored(call) if exact => write!(f, "call{call}.stored"),
             Root::Stored(call) => write!(f, "what call {call} stored"),
+            Root::Thread(number) => write!(f, "thread{number}"),
             Root::Behind(call) if exact => write!(f, "call{call}.end"),
             Root::Behind(call) => write!(f, "behind call {call}"),
             // They have words of their own.
-            Root::Number
+            Root::Clock
+            | Root::Number
             | Root::Frame
             | Root::Pc
             | Root::Ip
@@ -358,6 +368,8 @@ mod tests {
             ("low(x0+0x4)", "low half of x0+0x4"),
             ("half([sp+0x8])", "half of [stack+0x8]"),
             ("older", "older"),
+            ("[thread1-0x8]", "[thread1-0x8]"),
+            ("clock+0x1", "clock+0x1"),
             ("-3", "-3"),
             ("65535", "65535"),
             ("0x123456789abc", "0x123456789abc"),

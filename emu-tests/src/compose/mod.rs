@@ -34,7 +34,7 @@ pub use places::{
 };
 
 /// The stack: functions that call each other deeper than the core's own stack have room.
-const TOP: u64 = 0x6000_0000;
+const TOP: u64 = 0x65_d0c0_0000;
 const STACK: u64 = 0x40_0000;
 /// That of the third thread.
 const THIRD_TOP: u64 = TOP + 2 * STACK;

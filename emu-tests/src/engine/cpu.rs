@@ -13,11 +13,12 @@ use codegen::words::error::{Error, Result};
 use link::{Image, PAGE};
 use unicorn_engine::{Arch, HookType, Mode, Prot, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch};
 
-/// Top of the stack area; the functions under test start a little below.
-pub(crate) const STACK_TOP: u64 = 0x2000_0000;
+/// Top of the stack area; the functions under test start a little below. Like every address of data here it has bits set in both
+/// halves, the highest of the lower one too: half of it, with zeros or signs above, leads elsewhere.
+pub(crate) const STACK_TOP: u64 = 0x6d_c9a4_0000;
 pub(crate) const STACK_SIZE: u64 = 0x1_0000;
 /// Where the function under test returns to, on a page of its own.
-pub(crate) const EXIT: u64 = 0x3000_0000;
+pub(crate) const EXIT: u64 = 0x6b_b852_0000;
 
 /// Addresses with one bit each, which no register has in the runs that use them ([`crate::run::case::Case::sparse`]): a direct
 /// trampoline is reached by the one, a function that others are redirected to by the other. A test of some of the bits, or of

@@ -4,6 +4,7 @@ pub mod call_sites;
 pub mod cpu;
 pub mod disasm;
 pub mod flow;
+pub mod lent;
 pub mod rng;
 pub mod shadow_stack;
 pub mod unwind;

@@ -5,7 +5,7 @@ use codegen::words::recorder::Recorder;
 use crate::engine::cpu::{Cpu, put_word, word, words};
 
 /// Where it lies, and its bytes.
-pub(crate) const STACK: u64 = 0x3800_0000;
+pub(crate) const STACK: u64 = 0x69_9e33_0000;
 pub(crate) const SIZE: u64 = 0x1000;
 /// What each word of it, and of buffers, holds at first: nobody writes that.
 pub(crate) const FRESH: u64 = 0xa5a5_a5a5_a5a5_a5a5;

@@ -6,7 +6,6 @@ pub mod check;
 pub mod checks;
 pub mod copy;
 pub mod cost;
-pub mod emulated;
 pub mod explain;
 pub mod fixture;
 pub mod hooks;

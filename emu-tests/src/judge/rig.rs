@@ -15,12 +15,12 @@ use crate::engine::cpu::{
     EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot, load_on, map_sparse, put_word, word, write_code,
 };
 use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::lent;
 use crate::engine::rng::Rng;
 use crate::engine::unwind::Table;
 use crate::judge::cells::mark_cells;
 use crate::judge::checks::retire::jumps;
 use crate::judge::copy::put_copies;
-use crate::judge::emulated;
 use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
 use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
@@ -199,7 +199,7 @@ impl<'s> Rig<'s> {
         map_sparse(&mut uc, registers.machine.ret)?;
         thread::map_for(&mut uc, &suite.contracts)?;
         let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
-        emulated::attach(&mut uc, registers.machine.lent, &image, &marks.instructions)?;
+        lent::attach(&mut uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
         for i in 0..registers.machine.vectors.len() {
             registers.set_vector(&mut uc, i, &rng.vector());
         }

@@ -1,5 +1,6 @@
 //! One run of code of which nothing is known: memory appears where it looks, and what it calls returns at once.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use unicorn_engine::{HookType, MemType, Prot};
 use super::code::{Code, Taken};
 use super::tokens::{Names, Tokens};
 use crate::engine::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
+use crate::engine::lent::{self, Lends};
 
 /// Instructions after which it is called a loop.
 const BUDGET: usize = 20_000;
@@ -160,6 +162,11 @@ struct Watch {
     gpr: [u64; GENERAL],
     writers: [u64; GENERAL],
     slots: FxHashMap<u64, u64>,
+    /// What the clock says when it is read first, and how often it was read.
+    clock: u64,
+    clocks: Cell<u64>,
+    /// A fault that an instruction raised.
+    fault: Option<&'static str>,
 }
 
 type Uc<'a> = Cpu<'a, Watch>;
@@ -199,9 +206,14 @@ impl Subject<'_> {
             gpr: [0; GENERAL],
             writers: [0; GENERAL],
             slots: FxHashMap::default(),
+            clock: 0,
+            clocks: Cell::new(0),
+            fault: None,
         };
         let mut uc = load(self.backend, std::iter::once(self.image), watch)?;
         hooks(&mut uc)?;
+        let own = self.code.lines.iter().map(|line| line.at);
+        lent::attach(&mut uc, self.registers.machine.lent, self.image, own)?;
         self.fill(&mut uc, sp, changes)?;
         let before = self.registers.snapshot(&uc);
         uc.get_data_mut().gpr = before.gpr;
@@ -252,9 +264,10 @@ impl Subject<'_> {
             let (Some(to), Some(by)) = (left, by) else {
                 let at = watch.steps.last().copied().unwrap_or(pc);
                 let place = self.place(at);
-                return End::Never(match ran {
-                    Err(e) => format!("the emulator stops at {place}: {e:?}"),
-                    Ok(()) => format!("it does not end within {BUDGET} instructions"),
+                return End::Never(match (ran, watch.fault) {
+                    (_, Some(fault)) => format!("a CPU stops at {place}: {fault}"),
+                    (Err(e), None) => format!("the emulator stops at {place}: {e:?}"),
+                    (Ok(()), None) => format!("it does not end within {BUDGET} instructions"),
                 });
             };
             // A call behind which there is no code is how it goes on.
@@ -293,6 +306,11 @@ impl Subject<'_> {
             let zero = changes.contains(&Change::Register(reg));
             r.set(uc, reg, if reg == abi.sp { sp } else { value * u64::from(!zero) });
         }
+        for (n, thread) in (1..).zip(r.machine.threads) {
+            let value = uc.get_data_mut().tokens.of(Root::Thread(n));
+            uc.reg_write(thread.id, value).map_err(|e| Error::new(format!("emulator: {}: {e:?}", thread.name)))?;
+        }
+        uc.get_data_mut().clock = uc.get_data_mut().tokens.of(Root::Clock);
         // Set wherever code may begin with them set.
         r.set_flags(uc, !r.machine.clear_flags());
         r.set_control(uc)?;
@@ -372,21 +390,7 @@ fn hooks(uc: &mut Uc<'static>) -> Result<()> {
     let failed = |e| Error::new(format!("emulator: hook: {e:?}"));
     uc.add_code_hook(1, 0, |uc, pc, _| step(uc, pc)).map_err(failed)?;
     uc.add_mem_hook(HookType::MEM_READ | HookType::MEM_WRITE, 1, 0, |uc, kind, at, _, _| {
-        let watch = uc.get_data_mut();
-        let reads = kind == MemType::READ;
-        if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
-            watch.lowest = watch.lowest.min(at);
-            if reads && at < watch.now {
-                watch.below.extend(watch.steps.last());
-            } else if !reads {
-                watch.slots.insert(at & !7, watch.steps.last().copied().unwrap_or_default());
-                watch.stored = Some(watch.stored.map_or(at, |stored| stored.min(at)));
-            }
-        } else if reads {
-            watch.read.push(at & !7);
-        } else {
-            watch.written.insert(at & !7);
-        }
+        uc.get_data_mut().accessed(at, kind == MemType::WRITE);
         true
     })
     .map_err(failed)?;
@@ -463,7 +467,44 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
     uc.get_data_mut().unwinds.push(SeenUnwind { at: pc, found });
 }
 
+impl Lends for Watch {
+    fn registers(&self) -> Option<Registers> {
+        Some(self.registers)
+    }
+
+    fn clock(&self) -> u64 {
+        let reads = self.clocks.get();
+        self.clocks.set(reads + 1);
+        self.clock.wrapping_add(reads)
+    }
+
+    fn accessed(uc: &mut Uc<'_>, at: u64, _: usize, is_write: bool) {
+        uc.get_data_mut().accessed(at, is_write);
+    }
+
+    fn faulted(&mut self, _: u64, fault: &'static str) {
+        self.fault = Some(fault);
+    }
+}
+
 impl Watch {
+    /// The instruction that runs accesses memory.
+    fn accessed(&mut self, at: u64, is_write: bool) {
+        if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
+            self.lowest = self.lowest.min(at);
+            if !is_write && at < self.now {
+                self.below.extend(self.steps.last());
+            } else if is_write {
+                self.slots.insert(at & !7, self.steps.last().copied().unwrap_or_default());
+                self.stored = Some(self.stored.map_or(at, |stored| stored.min(at)));
+            }
+        } else if is_write {
+            self.written.insert(at & !7);
+        } else {
+            self.read.push(at & !7);
+        }
+    }
+
     /// The last instruction, or the function that it called, has left the registers so.
     fn wrote(&mut self, gpr: [u64; GENERAL]) {
         let at = self.steps.last().copied().unwrap_or_default();

@@ -65,6 +65,10 @@ impl Tokens {
         if let Some(origin) = value.checked_sub(STALE).and_then(|value| self.origin(value)) {
             return if *origin.0 == Root::Older { Root::Older.into() } else { of(origin, Part::LowOverOlder) };
         }
+        let whole = value | STACK_TOP & !u64::from(u32::MAX);
+        if value <= u64::from(u32::MAX) && whole.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
+            return of((&Root::Reg(self.abi.sp), whole.wrapping_sub(sp) as i64), Part::Low);
+        }
         // No token is below 4 GiB.
         match self.origin(value & u64::from(u32::MAX) | FIRST >> 32 << 32) {
             Some((root, 0)) if value <= u64::from(u32::MAX) => of((root, 0), Part::Low),
@@ -124,6 +128,7 @@ mod tests {
         assert_eq!(name(older), "older");
         assert_eq!(name(older & !u64::from(u32::MAX) | rdi & u64::from(u32::MAX)), "half of rdi");
         assert_eq!(name(sp - 16), "&stack-0x10");
+        assert_eq!(name((sp - 16) & u64::from(u32::MAX)), "low half of &stack-0x10");
         assert_eq!(name(0x7000_0004), "f+0x4");
         assert_eq!(name(3_u64.wrapping_neg()), "-3");
         assert_eq!(name(0x1234_5678_9abc), "0x123456789abc");

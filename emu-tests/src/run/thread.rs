@@ -12,13 +12,13 @@ use crate::engine::shadow_stack::{self, FRESH, Kept};
 use crate::run::case::Case;
 
 /// Where the thread pointer points to, with memory on both sides.
-pub(crate) const POINTER: u64 = 0x4001_0000;
+pub(crate) const POINTER: u64 = 0x67_8d21_0000;
 /// Bytes of memory on each side.
 const SIDE: u64 = 0x1_0000;
 /// Bytes beside each word that must stay as they are.
 const BESIDE: u64 = 256;
 /// Above this the buffer lies.
-pub(crate) const BUFFER: u64 = 0x4004_0000;
+pub(crate) const BUFFER: u64 = 0x67_8d24_0000;
 /// Bytes of it, with what lies behind where no record begins.
 pub(crate) const SIZE: u64 = 0x1000;
 /// Where a bit of the address says so, bytes before that; and as many behind it.

@@ -16,7 +16,7 @@ use super::page::page;
 use super::sides::{Code, Given, Side, one, side};
 use crate::cmd::review::{foreign, sided};
 use crate::cmd::shared::args::ProfileArg;
-use crate::cmd::shared::exit::{DIFFERS, DONE};
+use crate::cmd::shared::exit::{DIFFERS, DONE, TROUBLE};
 use crate::cmd::shared::foreign::contract_text;
 use crate::cmd::shared::ui::{Style, Ui, wrap};
 
@@ -55,7 +55,11 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
         form => text(&comparison, how, form, ui),
     };
     ui.out(out)?;
-    Ok(if comparison.differs { DIFFERS } else { DONE })
+    Ok(match comparison.differs {
+        _ if comparison.pairs.iter().any(|pair| !pair.is_compared()) => TROUBLE,
+        true => DIFFERS,
+        false => DONE,
+    })
 }
 
 /// Leave out what is not asked for, and what is accepted.
@@ -108,7 +112,8 @@ pub fn behaviour(texts: [&str; 2], how: &How, ui: &Ui, out: &mut String) -> Resu
     let _ = writeln!(out, "{}", pair.verdict());
     body(&pair, false, how.ids, ui, out);
     out.push('\n');
-    Ok(Some(!pair.differs(how.exact)))
+    // What was not run is compared by its plan alone.
+    Ok(pair.is_compared().then(|| !pair.differs(how.exact)))
 }
 
 /// Observe both sides, as pairs.

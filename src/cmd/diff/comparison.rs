@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codegen::words::error::Result;
-use emu_tests::{Difference, Observed, Severity, differences, roles_of};
+use emu_tests::{Difference, End, Observed, Severity, differences, roles_of};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::accepted::Entry;
@@ -50,6 +50,9 @@ pub struct Pair {
     pub left: Observed,
     /// What the right one does.
     pub right: Observed,
+    /// Why they are not compared, if neither comes to an end when nothing is unusual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_compared: Option<String>,
     /// What the right one does differently; of two architectures, nothing.
     pub differences: Vec<Difference>,
     /// Of two architectures: what only one gives, in which role.
@@ -155,7 +158,13 @@ impl Pair {
         let one_arch = left.arch == right.arch;
         let code = one_arch.then(|| Instructions::of((codes.0, &left), (codes.1, &right))).transpose()?;
         let assumed = [codes.0, codes.1].into_iter().filter(|_| !one_arch).filter_map(Code::assumed).collect();
-        Ok(Pair { name: name.to_owned(), left, right, differences: all, roles, assumed, code })
+        let not_compared = not_compared(&left, &right);
+        Ok(Pair { name: name.to_owned(), left, right, not_compared, differences: all, roles, assumed, code })
+    }
+
+    /// Both come to an end when nothing is unusual, or one of them does: then that is a difference.
+    pub fn is_compared(&self) -> bool {
+        self.not_compared.is_none()
     }
 
     /// What ids and baselines call it.
@@ -195,6 +204,9 @@ impl Pair {
 
     /// The same in behaviour or not.
     pub fn brief(&self) -> String {
+        if let Some(why) = &self.not_compared {
+            return format!("not compared: {why}");
+        }
         let count = |better: bool| {
             let these = self.differences.iter().filter(|d| d.severity.is_behaviour() && d.better == better);
             these.count()
@@ -216,6 +228,18 @@ impl Pair {
             1 => format!("1 difference of behaviour{better}"),
             n => format!("{n} differences of behaviour{better}"),
         }
+    }
+}
+
+/// Why two are not compared: what ran into an end that is none of theirs tells nothing of what they do.
+fn not_compared(left: &Observed, right: &Observed) -> Option<String> {
+    let end = |o: &Observed| match o.path.first().map(|way| &way.leave.end) {
+        Some(End::Never { never }) => Some(never.clone()),
+        _ => None,
+    };
+    match (end(left)?, end(right)?) {
+        (l, r) if l == r => Some(format!("on both sides, {l}")),
+        (l, r) => Some(format!("on the left, {l}; on the right, {r}")),
     }
 }
 

@@ -86,7 +86,7 @@ and --baseline reads it.
 Where an object does not show in which form its .orc_unwind is, and for the pc and parent_ip of two architectures, the profile \
 says it: that of --profile, of the contract, of a build tree's version.
 Exit code: 0 the same in behaviour (with --exact: the same), 1 different, or something that the contract promises or the \
-baseline accepts is gone, 2 trouble.
+baseline accepts is gone, 2 trouble, or what could not be run to an end on either side and so was not compared.
 
 Examples:
   tramptool diff old.o:ftrace_caller new.o:ftrace_caller

@@ -19,6 +19,9 @@ const ROW: usize = 20;
 pub fn page(all: &Comparison) -> Result<String> {
     let worse = all.by_contract.as_ref().is_some_and(Verdicts::is_worse) || all.pairs.iter().any(Pair::is_worse);
     let verdict = match (all.differs, worse) {
+        _ if !all.pairs.iter().all(Pair::is_compared) => {
+            Verdict { class: "fail", sign: "?", word: "not compared:", text: counted(all) }
+        }
         (false, _) => Verdict { class: "pass", sign: "✓", word: "the same in behaviour:", text: counted(all) },
         (true, true) => Verdict { class: "fail", sign: "✗", word: "different:", text: counted(all) },
         (true, false) => Verdict { class: "deviates", sign: "≠", word: "different:", text: counted(all) },

@@ -1,6 +1,8 @@
 //! P7: what a trampoline reads and writes on the stack.
 
 use super::{Trace, Uc};
+use crate::engine::cpu::{Registers, STACK_SIZE, STACK_TOP};
+use crate::engine::lent::Lends;
 use crate::report::Clause;
 use crate::report::place::{Place, SlotWritten};
 
@@ -51,6 +53,28 @@ impl Trace {
     pub(super) fn check_store(&mut self, lowest: u64, sp: u64, pc: u64) {
         if lowest < sp && lowest < sp.wrapping_sub(self.contract().map_or(0, |c| c.stated.red_zone)) {
             self.fail(self.at(Clause::P7, pc), Place::StoreBelow, sp, lowest);
+        }
+    }
+}
+
+impl Lends for Option<Box<Trace>> {
+    fn registers(&self) -> Option<Registers> {
+        self.as_ref().and_then(|trace| trace.registers)
+    }
+
+    fn clock(&self) -> u64 {
+        self.as_ref().map_or(0, |trace| trace.now())
+    }
+
+    fn accessed(uc: &mut Uc, at: u64, bytes: usize, is_write: bool) {
+        if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
+            accessed(uc, at, bytes, is_write);
+        }
+    }
+
+    fn faulted(&mut self, pc: u64, fault: &'static str) {
+        if let Some(trace) = self {
+            trace.stopped(pc, Place::Fault { fault });
         }
     }
 }

@@ -1,0 +1,6 @@
+	.globl t
+	.type t, %function
+t:	mv sp, a0
+	call f
+	ret
+	.size t, . - t

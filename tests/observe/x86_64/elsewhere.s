@@ -1,0 +1,6 @@
+	.globl t
+	.type t, %function
+t:	mov %rdi, %rsp
+	call f
+	ret
+	.size t, . - t
