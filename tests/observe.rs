@@ -382,7 +382,7 @@ const OBJECTS: [(&str, &str); 6] = [
     ("linux-6.12-riscv64-norvc", "riscv64:linux-6.12,rvc=off"),
 ];
 
-/// docs/ours-and-the-kernels.md is what `diff` says of the kernel's objects and ours.
+/// results/ours-and-the-kernels.md is what `diff` says of the kernel's objects and ours.
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn ours_and_the_kernels_compare_as_the_page_says() {
@@ -408,9 +408,9 @@ fn ours_and_the_kernels_compare_as_the_page_says() {
     let text = format!(
         "# Ours against the kernel's objects\n\nWhat Linux 6.12's build makes, and what profile `linux-6.12` makes with the same \
          options, were run without a contract\nand compared. What is better or worse is so of ours. \
-         [Where ours differ](differences.md) says why it is so.\n\n\
+         [Where ours differ](../docs/differences.md) says why it is so.\n\n\
          | objects | trampoline | ours |\n|---|---|---|\n{verdicts}\n{}\n",
         details.trim()
     );
-    common::blessed("docs/ours-and-the-kernels.md", &text);
+    common::blessed("results/ours-and-the-kernels.md", &text);
 }

@@ -88,3 +88,21 @@ fn the_page_of_speed_has_what_was_measured() {
         assert!(results.lines().any(|row| row == line), "{line}");
     }
 }
+
+#[test]
+fn the_page_of_ours_and_the_kernels_counts_the_differences() {
+    let (page, results) = (read("docs/ours-and-the-kernels.md"), read("results/ours-and-the-kernels.md"));
+    let mut counted: Vec<(String, [usize; 3])> = Vec::new();
+    for row in rows(&results) {
+        // "N differences of behaviour, N for the better".
+        let numbers: Vec<usize> = row[2].split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        if counted.last().is_none_or(|(objects, _)| *objects != row[0]) {
+            counted.push((row[0].clone(), [0; 3]));
+        }
+        let sum = &mut counted.last_mut().unwrap().1;
+        *sum = [sum[0] + 1, sum[1] + numbers.first().unwrap_or(&0), sum[2] + numbers.get(1).unwrap_or(&0)];
+    }
+    let rows: Vec<(String, [usize; 3])> =
+        rows(&page).iter().map(|row| (row[0].clone(), [1, 2, 3].map(|i| row[i].parse().unwrap()))).collect();
+    assert_eq!(rows, counted);
+}
