@@ -20,6 +20,9 @@ use args::{DirectArgs, TargetArgs};
 #[allow(dead_code, reason = "the commands use more of it")]
 #[path = "../../src/cmd/shared/args.rs"]
 mod args;
+#[allow(dead_code, reason = "the commands use more of it")]
+#[path = "../../src/cmd/shared/input.rs"]
+mod input;
 
 /// Where images are linked to: the default, and where not much room is left above.
 const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];

@@ -11,6 +11,7 @@ use link::Input;
 use super::diff::sides::{Given, one};
 use super::shared::args::ProfileArg;
 use super::shared::exit::DONE;
+use super::shared::input;
 use super::shared::output;
 use super::shared::ui::Ui;
 
@@ -117,7 +118,7 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
     };
     let profile = args.profile.find()?;
     let name = args.object.display().to_string();
-    let bytes = std::fs::read(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let bytes = input::bytes(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let object = Input { name: &name, bytes: &bytes };
     let draft = emu_tests::draft(&object, &args.symbol, profile, tool::BACKENDS)?;
     let stated = args.profile.stated()?.map(|profile| profile.convention(draft.arch)).transpose()?;

@@ -9,6 +9,7 @@ use tool::settings::parse_u64;
 
 use super::shared::args::ProfileArg;
 use super::shared::exit::DONE;
+use super::shared::input;
 use super::shared::output::{self, Contents, File};
 use super::shared::ui::Ui;
 
@@ -55,7 +56,7 @@ pub fn run(args: &LinkArgs, _ui: &Ui) -> Result<u8> {
     let mut read = Vec::new();
     for path in &args.objects {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path)
+        let bytes = input::bytes(path)
             .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a relocatable ELF64 object")))?;
         read.push((name, bytes));
     }

@@ -8,6 +8,7 @@ use emu_tests::{ProbeForm, probe};
 use link::Input;
 
 use super::shared::exit::DONE;
+use super::shared::input;
 use super::shared::ui::Ui;
 
 /// Arguments of `probe`.
@@ -54,7 +55,7 @@ Examples:
 /// A file cannot be read, a definition is refused, a function goes astray.
 pub fn run(args: &ProbeArgs, ui: &Ui) -> Result<u8> {
     let read = |path: &Path| {
-        std::fs::read(path).map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a file", path.display())))
+        input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a file", path.display())))
     };
     let (object, events) = (read(&args.object)?, read(&args.events)?);
     let (name, file) = (args.object.display().to_string(), args.events.display().to_string());

@@ -14,9 +14,9 @@ use super::diff::sides::{Given, objects};
 use super::shared::args::ProfileArg;
 use super::shared::exit::{DIFFERS, DONE};
 use super::shared::foreign::contract_text;
-use super::shared::output;
 use super::shared::ui::Ui;
 use super::shared::values::one_of;
+use super::shared::{input, output};
 
 /// Arguments of `review`.
 #[derive(Args)]
@@ -72,7 +72,7 @@ pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     let (old, new) = (sided(&args.old, given)?, sided(&args.new, given)?);
     let contract = contract_text(&args.contract)?;
     let foreign = foreign(&args.contract, &contract, &args.profile)?;
-    let baseline = args.baseline.as_deref().map(Baseline::of_file).transpose()?;
+    let baseline = args.baseline.as_deref().inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
     let review = Review::of(&old, &new, &foreign, args.seed, baseline)?;
     let text = match args.format {
         Form::Json => tool::report::json(&review)?,

@@ -209,3 +209,54 @@ fn a_form_that_an_option_takes_away_says_which_and_what_else() {
     }
     assert!(taken > 1, "{taken}");
 }
+
+/// No output replaces what the same command has read, by whatever name.
+#[test]
+fn an_input_is_not_replaced() {
+    let b = Bench::new();
+    let arch = any();
+    let stem = |what: &[&str], stem: &str| {
+        b.ok(&[&["gen"], what, &["--arch", arch, "--emit", "obj,contract", "--stem", stem]].concat());
+    };
+    stem(&["ftrace_stub"], "s");
+    stem(&["direct", "--args", "2", "--call", "f"], "t");
+    fs::write(b.path("hv.toml"), include_str!("../../profiles/bare.toml")).unwrap();
+    let check = ["check", "--object", "t.o", "--contract", "t.toml"];
+    fs::write(b.path("r.json"), b.ok(&[&check[..], &["--format", "json"]].concat())).unwrap();
+    symlink("s.o", b.path("link.o")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &[
+                "gen",
+                "direct",
+                "--args",
+                "2",
+                "--call",
+                "f",
+                "--arch",
+                arch,
+                "--profile",
+                "hv.toml",
+                "--stem",
+                "hv",
+                "--emit",
+                "contract",
+            ],
+            "hv.toml",
+        ),
+        (&["link", "s.o", "-o", "s.o"], "s.o"),
+        (&["link", "s.o", "-o", "link.o"], "s.o"),
+        (&["link", "link.o", "-o", "./s.o"], "s.o"),
+        (&[&check[..], &["-o", "t.o"]].concat(), "t.o"),
+        (&[&check[..], &["-o", "t.toml"]].concat(), "t.toml"),
+        (&["report", "merge", "r.json", "-o", "r.json"], "r.json"),
+        (&["contract", "init", "--object", "t.o", "--symbol", "f_tramp", "-o", "t.o"], "t.o"),
+        (&["contract", "observe", "t.o:f_tramp", "-o", "t.o"], "t.o"),
+        (&["review", "t.o", "t.o", "--contract", "t.toml", "-o", "t.toml"], "t.toml"),
+    ];
+    for (command, input) in cases {
+        let before = fs::read(b.path(input)).unwrap();
+        b.refuses(command, &["cannot write ", ": this command reads it; valid: another name"]);
+        assert_eq!(fs::read(b.path(input)).unwrap(), before, "{command:?}");
+    }
+}

@@ -18,6 +18,7 @@ use tool::settings::parse_u64;
 
 use super::side::{Subject, Wanted, is_generated, subject};
 use crate::cmd::shared::compressed::contents;
+use crate::cmd::shared::input;
 
 /// Bytes of an object on stdin.
 const MOST: u64 = 1 << 28;
@@ -252,7 +253,7 @@ fn dump(text: &str, given: Given) -> Result<Option<Side>> {
         return Err(Error::new(format!("'{text}': '{place}' is no place; valid: FILE@BASE:ENTRY, both addresses")));
     };
     let (base, entry) = (parse_u64(base)?, parse_u64(entry)?);
-    let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {path}: {e}")))?;
+    let bytes = input::bytes(Path::new(path)).map_err(|e| Error::new(format!("cannot read {path}: {e}")))?;
     let symbol = format!("{entry:#x}");
     let bytes =
         emu_tests::dumped(backend(path, given.arch)?, &bytes, base, (&symbol, entry)).map_err(|e| e.at(path))?;
@@ -312,7 +313,7 @@ fn directory(dir: &Path, given: Given) -> Result<Side> {
 
 /// The profile for a build tree's kernel; none if that is older than all.
 fn built_for(dir: &Path) -> Option<&'static Profile> {
-    let text = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+    let text = |name: &str| input::text(&dir.join(name)).ok();
     let version = of_tree(text("include/config/kernel.release").as_deref(), text("Makefile").as_deref());
     let config = text(".config")?;
     Tree { config: (".config", &config), offsets: ("", ""), version }.profile().ok()
@@ -326,7 +327,7 @@ fn functions(
     all: &mut BTreeMap<String, Code>,
 ) -> Result<()> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let object = Input { name: &name, bytes: &bytes };
     // A build tree has more objects than those of its target.
     let Ok(backend) = tool::backend_of(&object) else {

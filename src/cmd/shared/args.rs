@@ -12,6 +12,8 @@ use tool::asked::Asked;
 use tool::kernel::{Configured, Tree, configured, of_tree};
 use tool::settings::{setting, target};
 
+use super::input;
+
 /// For which architecture and kernel, with which options.
 #[derive(Args)]
 pub struct TargetArgs {
@@ -80,7 +82,7 @@ impl ProfileArg {
     /// As [`ProfileArg::find`].
     #[cfg(feature = "judge")]
     pub fn stated(&self) -> Result<Option<&'static Profile>> {
-        self.profile.as_deref().map(tool::profile).transpose()
+        self.profile.as_deref().map(profile).transpose()
     }
 
     /// One was given.
@@ -93,7 +95,7 @@ impl ProfileArg {
     /// # Errors
     /// There is none of that name, or the file is none.
     pub fn find(&self) -> Result<&'static Profile> {
-        tool::profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
+        profile(self.profile.as_deref().unwrap_or(profiles::DEFAULT))
     }
 
     /// The profile for a contract that may name one.
@@ -103,10 +105,16 @@ impl ProfileArg {
     #[cfg(feature = "judge")]
     pub fn of_contract(&self, contract: &str) -> Result<&'static Profile> {
         match emu_tests::contract_profile(contract).filter(|_| self.profile.is_none()) {
-            Some(named) => tool::profile(&named),
+            Some(named) => profile(&named),
             None => self.find(),
         }
     }
+}
+
+/// A profile of this name, or in the file of this name.
+fn profile(name: &str) -> Result<&'static Profile> {
+    input::note(Path::new(name));
+    tool::profile(name)
 }
 
 /// Where a configured kernel is.
@@ -140,12 +148,12 @@ impl KernelArgs {
             _ => return Ok(None),
         };
         let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|e| {
+            input::text(path).map_err(|e| {
                 let remedy = "valid: a kernel's build tree after `make prepare`";
                 Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
             })
         };
-        let text = |name: &str| std::fs::read_to_string(self.kernel_build.as_ref()?.join(name)).ok();
+        let text = |name: &str| input::text(&self.kernel_build.as_ref()?.join(name)).ok();
         let (release, makefile) = (text("include/config/kernel.release"), text("Makefile"));
         let (config_name, offsets_name) = (config.display().to_string(), offsets.display().to_string());
         let tree = Tree {
@@ -259,6 +267,7 @@ the trampoline passes its tail call counter on, if the profile says how. [defaul
 impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
+        self.handler.iter().for_each(|file| input::note(file));
         let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
         let DirectArgs { events, clock, id, result, unwind, pair, refill, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;

@@ -8,6 +8,8 @@ use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
+use super::input;
+
 /// Bytes that a compressed file may expand to: more than a module with all its debug information has.
 const MOST: u64 = 1 << 29;
 
@@ -30,7 +32,7 @@ const FORMATS: [(&[u8], &str, Expand); 3] = [
 /// It cannot be read, is damaged, or is too large.
 pub fn contents(path: &Path) -> Result<Vec<u8>> {
     let name = path.display();
-    let bytes = std::fs::read(path)
+    let bytes = input::bytes(path)
         .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
     let Some((_, format, expand)) = FORMATS.iter().find(|(magic, ..)| bytes.starts_with(magic)) else {
         return Ok(bytes);

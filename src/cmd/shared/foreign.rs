@@ -1,7 +1,7 @@
 //! Trampolines that others wrote: the arguments that name their files and what they promise.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::words::error::{Error, Result};
@@ -10,6 +10,7 @@ use tool::report::{ContractFile, lines_of};
 use tool::settings::parse_u64;
 
 use super::args::ProfileArg;
+use super::input;
 
 /// Where trampolines are that are not generated.
 #[derive(Args)]
@@ -74,7 +75,7 @@ fn shipped(name: &str) -> Option<&'static str> {
 pub fn contract_text(contract: &str) -> Result<String> {
     match shipped(contract) {
         Some(text) => Ok(text.to_owned()),
-        None => std::fs::read_to_string(contract).map_err(|e| {
+        None => input::text(Path::new(contract)).map_err(|e| {
             let known: Vec<&str> = tool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
             Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
         }),
@@ -106,7 +107,7 @@ impl ForeignArgs {
         let mut objects = Vec::new();
         for path in self.object.iter().chain(&self.raw) {
             let name = path.display().to_string();
-            let bytes = std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+            let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
             objects.push((name, bytes));
         }
         let arch = match arch {

@@ -5,6 +5,7 @@ pub mod compressed;
 pub mod exit;
 #[cfg(feature = "judge")]
 pub mod foreign;
+pub mod input;
 pub mod output;
 pub mod refused;
 pub mod ui;

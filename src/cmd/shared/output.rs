@@ -14,6 +14,7 @@ use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
 
+use super::input;
 #[cfg(feature = "judge")]
 use super::ui::Ui;
 
@@ -73,7 +74,7 @@ impl File<'_> {
 /// There is none, or it is not text.
 #[cfg(feature = "judge")]
 pub fn read(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path);
+    let text = input::text(path);
     text.map_err(|e| Error::new(format!("cannot read {}: {e}; valid: a text file", path.display())))
 }
 
@@ -240,6 +241,10 @@ impl Place {
         }
         if path.is_dir() {
             return Err(refused(&file.path, &"it is a directory"));
+        }
+        if input::is_one(&path) {
+            let name = file.path.display();
+            return Err(Error::new(format!("cannot write {name}: this command reads it; valid: another name")));
         }
         let device = path.exists() && !path.is_file();
         Ok(Place { path, device })

@@ -1,0 +1,40 @@
+//! Files that a command reads: none of its outputs replaces one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// What was read so far, behind all links.
+static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Remember a file that others read for the command.
+pub fn note(path: &Path) {
+    if let Ok(path) = path.canonicalize() {
+        READ.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+}
+
+/// The contents of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    note(path);
+    fs::read(path)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub fn text(path: &Path) -> io::Result<String> {
+    note(path);
+    fs::read_to_string(path)
+}
+
+/// Has the command read this file?
+pub fn is_one(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    READ.lock().unwrap_or_else(PoisonError::into_inner).contains(&path)
+}
