@@ -18,6 +18,7 @@ use crate::cmd::review::{foreign, sided};
 use crate::cmd::shared::args::ProfileArg;
 use crate::cmd::shared::exit::{DIFFERS, DONE, TROUBLE};
 use crate::cmd::shared::foreign::contract_text;
+use crate::cmd::shared::input;
 use crate::cmd::shared::ui::{Style, Ui, wrap};
 
 /// Compare.
@@ -68,7 +69,7 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
 /// An id that no difference can have; a baseline that is none; ids of two architectures.
 fn choose(mut comparison: Comparison, how: &How) -> Result<Comparison> {
     let (only, ignore) = (Ids::of(how.only)?, Ids::of(how.ignore)?);
-    let mut accepted = how.baseline.map(Baseline::of_file).transpose()?;
+    let mut accepted = how.baseline.inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
     let asked = !only.is_empty() || !ignore.is_empty() || accepted.is_some();
     if asked && comparison.pairs.iter().any(|pair| pair.left.arch != pair.right.arch) {
         return Err(Error::new("differences of two architectures have no ids; valid: sides of one architecture"));
