@@ -97,6 +97,7 @@ impl<'t> Wanted<'t> {
     }
 
     /// The same of another trampoline.
+    #[cfg(feature = "judge")]
     #[must_use]
     pub fn named(self, name: &'t str) -> Wanted<'t> {
         Wanted { name, ..self }
