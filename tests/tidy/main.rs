@@ -5,5 +5,6 @@ mod additions;
 mod circles;
 mod excuses;
 mod names;
+mod sentences;
 mod sizes;
 mod sources;
