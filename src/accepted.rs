@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use codegen::words::error::{Error, Result};
-use emu_tests::{Difference, is_id};
+use emu_tests::{At, Difference, Found, is_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,27 +84,23 @@ impl Baseline {
     }
 
     /// Take out what is accepted; how many spots that were.
-    ///
-    /// # Errors
-    /// None that a difference causes.
-    pub fn take(&mut self, trampoline: &str, differences: &mut Vec<Difference>) -> Result<usize> {
+    pub fn take(&mut self, trampoline: &str, differences: &mut Vec<Difference>) -> usize {
         let mut taken = 0;
         for d in differences.iter_mut() {
-            let is = json(&d.is)?;
-            let mut kept = Vec::new();
-            for spot in std::mem::take(&mut d.spots) {
-                let id = spot.to_string();
-                let mut here =
-                    self.all.iter_mut().filter(|(entry, _)| entry.trampoline == trampoline && entry.id == id);
-                match here.find(|(entry, _)| json(&entry.now).is_ok_and(|now| now == is)) {
-                    Some((_, met)) => (*met, taken) = (true, taken + 1),
-                    None => kept.push(spot),
+            d.retain(|At { id, is, .. }| {
+                let accepts = |(entry, _): &&mut (Entry, bool)| {
+                    entry.trampoline == trampoline && entry.id == *id && is_the_same(&entry.now, is)
+                };
+                let accepted = self.all.iter_mut().find(accepts);
+                let open = accepted.is_none();
+                if let Some((_, met)) = accepted {
+                    (*met, taken) = (true, taken + 1);
                 }
-            }
-            d.spots = kept;
+                open
+            });
         }
         differences.retain(|d| !d.spots.is_empty());
-        Ok(taken)
+        taken
     }
 
     /// What is accepted, and is not there.
@@ -127,18 +123,25 @@ impl Entry {
 pub fn written<'d>(all: impl Iterator<Item = (&'d str, &'d Difference)>) -> Result<String> {
     let mut file = File::default();
     for (trampoline, d) in all {
-        let now = match json(&d.is)? {
-            serde_json::Value::Null => None,
-            now => Some(toml::Value::try_from(now).map_err(|e| Error::new(format!("{d}: {e}")))?),
-        };
-        let entry = |id| Entry { trampoline: trampoline.to_owned(), id, now: now.clone(), reason: String::new() };
-        file.accepted.extend(d.ids().into_iter().map(entry));
+        for At { id, is, .. } in d.at() {
+            let now = match json(&is)? {
+                serde_json::Value::Null => None,
+                now => Some(toml::Value::try_from(now).map_err(|e| Error::new(format!("{d}: {e}")))?),
+            };
+            let (trampoline, reason) = (trampoline.to_owned(), String::new());
+            file.accepted.push(Entry { trampoline, id, now, reason });
+        }
     }
     toml::to_string(&file).map_err(|e| Error::new(format!("accepted differences: {e}")))
 }
 
 fn json(value: &impl Serialize) -> Result<serde_json::Value> {
     serde_json::to_value(value).map_err(|e| Error::new(format!("a value as JSON: {e}")))
+}
+
+/// Do TOML and JSON say the same?
+fn is_the_same(now: &Option<toml::Value>, is: &Found) -> bool {
+    matches!((json(now), json(is)), (Ok(now), Ok(is)) if now == is)
 }
 
 fn known(id: &str) -> bool {

@@ -262,10 +262,8 @@ fn a_field_that_moved_is_told_by_its_name() {
     let [json] = <[String; 1]>::try_from(json.collect::<Vec<_>>()).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let found = json["pairs"][0]["differences"].as_array().unwrap();
-    let told: Vec<_> = found.iter().map(|d| [&d["ids"], &d["was"], &d["is"]].map(ToString::to_string)).collect();
-    let field = |id: &str, name: &str, was: &str, is: &str| {
-        [format!(r#"["{id}"]"#), format!(r#"["{was}",["{name}"]]"#), format!(r#"["{is}",["{name}"]]"#)]
-    };
+    let told: Vec<_> = found.iter().flat_map(|d| d["at"].as_array().unwrap()).cloned().collect();
+    let field = |id: &str, name: &str, was: &str, is: &str| serde_json::json!({ "id": id, "was": [was, [name]], "is": [is, [name]] });
     let fields = [field("call1.frame+0x30", "a0", "0x030", "0x038"), field("call1.frame+0x38", "a1", "0x038", "0x030")];
     assert_eq!(told, fields);
     let text = bench.ends(
@@ -283,8 +281,8 @@ fn differences_are_chosen_by_ids_and_accepted_with_reasons() {
     let ids = |more: &[&str]| -> Vec<String> {
         let out = bench.run(&[&sides, more, &["--format", "json"]].concat());
         let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        let all = json["pairs"][0]["differences"].as_array().unwrap().iter().flat_map(|d| d["ids"].as_array().unwrap());
-        all.map(|id| id.as_str().unwrap().to_owned()).collect()
+        let all = json["pairs"][0]["differences"].as_array().unwrap().iter().flat_map(|d| d["at"].as_array().unwrap());
+        all.map(|at| at["id"].as_str().unwrap().to_owned()).collect()
     };
     let all = ids(&[]);
     let lost = all.iter().find(|id| id.starts_with("leave.")).unwrap();

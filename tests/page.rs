@@ -274,7 +274,7 @@ fn a_comparison_is_a_page_with_both_sides() {
             assert_eq!(page.matches("<path ").count(), arrows, "{page}");
             for difference in json["pairs"][0]["differences"].as_array().unwrap() {
                 let ids: Vec<&str> =
-                    difference["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+                    difference["at"].as_array().unwrap().iter().map(|at| at["id"].as_str().unwrap()).collect();
                 assert!(page.contains(&format!("<li data-id=\"{}\"", escaped(&ids.join(" ")))), "{difference}");
             }
         }

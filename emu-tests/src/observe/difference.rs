@@ -73,14 +73,25 @@ pub struct Difference {
     pub better: bool,
     /// The cases in which it shows; none if it is no matter of a run.
     pub when: Vec<Case>,
-    /// What the left one does.
+    /// What the left one does at the first spot.
     pub was: Found,
-    /// What the right one does.
+    /// What the right one does there.
     pub is: Found,
     /// The offset of the left one's instruction, where there is one.
     pub left: Option<u64>,
     /// The offset of the right one's instruction.
     pub right: Option<u64>,
+}
+
+/// A spot of a difference, by its id.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct At {
+    /// The id, which stays the same from one run of the tool to the next: `leave.rax`, `call1.frame+0x78`.
+    pub id: String,
+    /// What the left one does there, in the terms of contracts; null where nothing of its own is there.
+    pub was: Found,
+    /// What the right one does there.
+    pub is: Found,
 }
 
 /// What was found at a spot.
@@ -121,6 +132,24 @@ impl Found {
             other => other.clone(),
         }
     }
+
+    /// The call that left in this register what the register holds, and whether it is a result: that is no other thing for
+    /// each register.
+    pub(super) fn left_in(&self, name: &str) -> Option<(u16, bool)> {
+        let Found::Value(value) = self else { return None };
+        let (call, reg) = value.left_by()?;
+        (reg == name).then_some((call, value.is_relied_on()))
+    }
+
+    /// The same at another spot, where this is what is at the first.
+    fn at(&self, first: &Spot, spot: &Spot) -> Found {
+        match (self, first, spot) {
+            (Found::Value(value), Spot::Register(first), Spot::Register(name)) if self.left_in(first).is_some() => {
+                Found::Value(value.left_in(name).unwrap_or_else(|| value.clone()))
+            }
+            _ => self.clone(),
+        }
+    }
 }
 
 impl Difference {
@@ -128,24 +157,37 @@ impl Difference {
     pub fn ids(&self) -> Vec<String> {
         self.spots.iter().map(Spot::to_string).collect()
     }
+
+    /// Each spot, with what is there.
+    pub fn at(&self) -> Vec<At> {
+        let Some(first) = self.spots.first() else { return Vec::new() };
+        let at = |spot: &Spot| At { id: spot.to_string(), was: self.was.at(first, spot), is: self.is.at(first, spot) };
+        self.spots.iter().map(at).collect()
+    }
+
+    /// Leave out all spots but those that are wanted.
+    pub fn retain(&mut self, mut wanted: impl FnMut(&At) -> bool) {
+        let all = self.at();
+        let mut kept = std::mem::take(&mut self.spots).into_iter().zip(all).filter(|(_, at)| wanted(at)).peekable();
+        if let Some((_, first)) = kept.peek() {
+            (self.was, self.is) = (first.was.clone(), first.is.clone());
+        }
+        self.spots = kept.map(|(spot, _)| spot).collect();
+    }
 }
 
 /// A difference as programs see it.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename = "Difference")]
 struct Told<'d> {
-    /// Its names, for `--only`, `--ignore` and baselines: one for each thing that is different alike.
-    ids: Vec<String>,
+    /// What it is about: several things, where all are different alike.
+    at: Vec<At>,
     /// Whom it concerns.
     severity: Severity,
     /// The right one does it better: what it keeps or promises is more.
     better: bool,
     /// The cases in which it shows; none if it is no matter of a run.
     when: &'d [Case],
-    /// What the left one does, in the terms of contracts; null where nothing of its own is there.
-    was: &'d Found,
-    /// What the right one does.
-    is: &'d Found,
     /// The offset of the left one's instruction, where there is one.
     left: Option<u64>,
     /// The offset of the right one's instruction.
@@ -155,8 +197,7 @@ struct Told<'d> {
 impl Serialize for Difference {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Difference { severity, better, left, right, .. } = *self;
-        let (was, is) = (&self.was, &self.is);
-        Told { ids: self.ids(), severity, better, when: &self.when, was, is, left, right }.serialize(to)
+        Told { at: self.at(), severity, better, when: &self.when, left, right }.serialize(to)
     }
 }
 
@@ -167,5 +208,38 @@ impl JsonSchema for Difference {
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         Told::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codegen::words::term::Term;
+
+    use super::*;
+
+    #[test]
+    fn each_register_has_what_is_in_itself() {
+        let abi = &arch::BACKENDS[0].facts().abi;
+        let [one, other] = [abi.args[0], abi.args[1]].map(|reg| abi.name(reg));
+        let value = |text: &str| Found::Value(Value::new(Term::parse(text, abi).unwrap(), abi));
+        let left = |name: &str| value(&format!("call1.{name}"));
+        let mut all = Difference {
+            spots: vec![Spot::Register(one), Spot::Register(other)],
+            severity: Severity::BreaksTracedCode,
+            better: false,
+            when: Vec::new(),
+            was: Found::Nothing,
+            is: left(one),
+            left: None,
+            right: None,
+        };
+        let told: Vec<Found> = all.at().into_iter().map(|at| at.is).collect();
+        assert_eq!(told, [left(one), left(other)]);
+        all.retain(|at| at.id != format!("leave.{one}"));
+        assert_eq!((all.ids(), &all.is), (vec![format!("leave.{other}")], &left(other)));
+        // What is no register's own is the same everywhere.
+        let same =
+            Difference { spots: vec![Spot::Register(one), Spot::Register(other)], is: value("call1.stored"), ..all };
+        assert!(same.at().iter().all(|at| at.is == value("call1.stored")));
     }
 }

@@ -17,9 +17,7 @@ pub(super) fn merged(all: Vec<Difference>) -> Vec<Difference> {
 
 fn is_one_change(known: &Difference, d: &Difference) -> bool {
     let [Some((l, lname)), Some((r, rname))] = [known, d].map(subject) else { return false };
-    let same = |l: &Found, r: &Found| {
-        l == r || left_in_itself(l, &lname).is_some_and(|left| Some(left) == left_in_itself(r, &rname))
-    };
+    let same = |l: &Found, r: &Found| l == r || l.left_in(&lname).is_some_and(|left| Some(left) == r.left_in(&rname));
     std::mem::discriminant(l) == std::mem::discriminant(r)
         && (known.severity, known.better) == (d.severity, d.better)
         && same(&known.was, &d.was)
@@ -36,11 +34,4 @@ fn subject(d: &Difference) -> Option<(&Spot, String)> {
         Spot::CallerWord(at) => Some((spot, format!("[stack+{at}]"))),
         _ => None,
     }
-}
-
-/// The call that left in the register what it holds, and whether it is a result: that is no other thing for each register.
-fn left_in_itself(found: &Found, name: &str) -> Option<(u16, bool)> {
-    let Found::Value(value) = found else { return None };
-    let (call, reg) = value.left_by()?;
-    (reg == name).then_some((call, value.is_relied_on()))
 }

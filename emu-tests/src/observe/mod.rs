@@ -32,7 +32,7 @@ pub use self::case::Case;
 use self::case::Variation;
 use self::code::Code;
 pub use self::differ::differences;
-pub use self::difference::{Difference, Found, Severity};
+pub use self::difference::{At, Difference, Found, Severity};
 pub use self::observed::{Call, End, Leave, Line, Observed, Store, Unwound, Way};
 use self::reading::Reader;
 pub use self::roles::roles_of;

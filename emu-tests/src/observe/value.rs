@@ -99,6 +99,14 @@ impl Value {
         }
     }
 
+    /// The same of another register, where it is what a call left in one.
+    pub(super) fn left_in(&self, name: &str) -> Option<Value> {
+        match (self.term.root.clone(), self.abi.find(name)?) {
+            (Root::Left(call, _), reg) => Some(Value::new(Root::Left(call, reg).into(), self.abi)),
+            _ => None,
+        }
+    }
+
     /// Nobody has written it.
     pub fn is_older(&self) -> bool {
         self.term.root == Root::Older

@@ -77,16 +77,13 @@ fn choose(mut comparison: Comparison, how: &How) -> Result<Comparison> {
     for pair in &mut comparison.pairs {
         for d in &mut pair.differences {
             let before = d.spots.len();
-            d.spots.retain(|spot| {
-                let id = spot.to_string();
-                (only.is_empty() || only.name(&id)) && !ignore.name(&id)
-            });
+            d.retain(|at| (only.is_empty() || only.name(&at.id)) && !ignore.name(&at.id));
             comparison.left_out += before - d.spots.len();
         }
         pair.differences.retain(|d| !d.spots.is_empty());
         let name = pair.trampoline().to_owned();
         if let Some(accepted) = &mut accepted {
-            comparison.accepted += accepted.take(&name, &mut pair.differences)?;
+            comparison.accepted += accepted.take(&name, &mut pair.differences);
         }
     }
     comparison.gone = accepted.map_or_else(Vec::new, Baseline::gone);
