@@ -81,6 +81,7 @@ static FACTS: Facts = Facts {
         sp: SP,
         fp: FP,
         link: Some(LINK),
+        vectors: 0,
         vector_bytes: 8,
         vector_args: &[],
         vector_rets: &[],

@@ -42,6 +42,7 @@ pub const ABI: Abi = Abi {
     sp: SP,
     fp: X29,
     link: Some(X30),
+    vectors: 32,
     vector_bytes: 16,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1, 2, 3],

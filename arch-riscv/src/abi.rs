@@ -43,6 +43,7 @@ pub const ABI: Abi = Abi {
     sp: SP,
     fp: S0,
     link: Some(RA),
+    vectors: 32,
     vector_bytes: 8,
     vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
     vector_rets: &[10, 11],

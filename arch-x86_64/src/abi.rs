@@ -41,6 +41,7 @@ pub const ABI: Abi = Abi {
     sp: RSP,
     fp: RBP,
     link: None,
+    vectors: 16,
     vector_bytes: 16,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1],

@@ -144,6 +144,11 @@ pub struct FrameLayout {
 }
 
 impl Field {
+    /// The member's name, or that in the assembly text for a slot outside of the struct.
+    pub fn name(&self) -> &'static str {
+        if self.member.is_empty() { self.symbol } else { self.member }
+    }
+
     /// Does the trampoline load it again after its callees?
     pub fn reloaded(&self) -> bool {
         self.stores != Stores::Ignored

@@ -3,6 +3,7 @@
 //! The emulator judges by it, the text above each function states it (`sentences`), the manifest carries it
 //! (`manifest`).
 
+pub mod demand;
 mod manifest;
 mod sentences;
 pub mod stated;

@@ -216,6 +216,7 @@ pub(crate) mod tests {
         sp: Reg(2),
         fp: Reg(1),
         link: None,
+        vectors: 32,
         vector_bytes: 16,
         vector_args: &[],
         vector_rets: &[],

@@ -10,6 +10,7 @@
 
 mod area;
 mod calls;
+mod demands;
 mod out;
 pub mod plan;
 mod records;
@@ -23,16 +24,17 @@ use std::fmt;
 use crate::arch::facts::NumberOf;
 use crate::arch::machine::Machine;
 use crate::arch::site::Site;
-use crate::ask::kind::{Calls, Entered, Gives, Kind};
+use crate::ask::kind::{Entered, Gives, Kind};
 use crate::contract::Contract;
+use crate::contract::demand::{Called, Demand};
 use crate::effect::effects::Effects;
 use crate::listing::isa::Instruction;
 use crate::listing::{Line, Listing, SymRef};
 use crate::profile::target::Target;
 use crate::words::abi::{Abi, Loc};
 use crate::words::error::Result;
-use crate::words::program::{Attach, called};
 use crate::words::step::{Local, Sym};
+use crate::words::term::{self, Term};
 use value::{Root, State, Value};
 
 macro_rules! properties {
@@ -75,46 +77,24 @@ pub struct Fault {
     pub line: usize,
     /// What it is wrong in.
     pub property: Property,
-    /// What is wrong.
+    /// The demand that does not hold, where it is one of the contract's list.
+    pub broken: Option<Box<Broken>>,
+    /// The sentence about it, for people.
     pub what: String,
+}
+
+/// A demand that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken {
+    /// The demand.
+    pub demand: Demand,
+    /// What is there; `None` where no term of the contract's language says it.
+    pub found: Option<Term>,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}: {}", self.line, self.property.name(), self.what)
-    }
-}
-
-/// A call that the contract demands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Called {
-    /// The callback of an entry trampoline.
-    Callback,
-    /// The function that a direct-call trampoline is for, or the entry handler of a paired one.
-    Named,
-    /// The program with this number.
-    Program(usize),
-    /// The traced function.
-    Body,
-    /// The exit handler of a paired trampoline.
-    Exit,
-    /// The exit handler of a redirected return.
-    ExitHandler,
-}
-
-/// The calls that a contract demands, in their order.
-pub(crate) fn demanded(contract: &Contract) -> Vec<Called> {
-    match contract.kind.traits().calls {
-        Calls::Nothing => contract.kind.calls_body().then_some(Called::Body).into_iter().collect(),
-        Calls::Callback => vec![Called::Callback],
-        Calls::ExitHandler => vec![Called::ExitHandler],
-        Calls::Named => vec![Called::Named],
-        Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
-        Calls::Programs => {
-            let of = |at| called(&contract.programs, at).map(Called::Program);
-            let body = contract.kind.calls_body().then_some(Called::Body);
-            of(Attach::BEFORE).chain(body).chain(of(Attach::AFTER)).collect()
-        }
     }
 }
 
@@ -182,6 +162,7 @@ struct Checker<'c> {
     /// Where the caller's stack begins, which nothing may be stored to.
     top: i32,
     calls: Vec<Called>,
+    demands: Vec<Demand>,
     /// Where the traced function goes on.
     pc: Value,
     op: Value,
@@ -225,7 +206,8 @@ impl<'c> Checker<'c> {
             entry_sp: entry_sp as i32,
             site_sp,
             top: site_sp + of_return,
-            calls: demanded(contract),
+            calls: contract.calls(),
+            demands: contract.demands(),
             pc: match contract.kind {
                 kind if kind.jumped_to() => body.map_or(nothing, |s| Value::of(Root::Symbol(s))),
                 // Where its own call returns to.
@@ -290,7 +272,7 @@ impl<'c> Checker<'c> {
     }
 
     fn fault(&mut self, line: usize, property: Property, what: impl Into<String>) {
-        self.faults.push(Fault { line, property, what: what.into() });
+        self.faults.push(Fault { line, property, broken: None, what: what.into() });
     }
 
     /// A value must be this one.
@@ -301,30 +283,50 @@ impl<'c> Checker<'c> {
         }
     }
 
+    /// The value as a term of the contract's language; `None` where that has none for it.
+    fn term(&self, value: Value) -> Option<Term> {
+        use term::Root as Of;
+        let sp = Term::from(Of::Reg(self.abi.sp)).plus(-i64::from(self.site_sp));
+        let symbol = |sym: Sym| {
+            self.symbols.get(usize::from(sym.0)).map(|s| Term::from(Of::Symbol(s.name.into())).plus(s.add.into()))
+        };
+        let root = match value.root {
+            _ if value == self.op => Of::Op,
+            Root::Number => Of::Number,
+            Root::Register(reg) => Of::Reg(reg),
+            Root::Vector(n, _) => Of::Vector(n),
+            Root::Flags => Of::Flags,
+            Root::Stack => return Some(sp.plus(value.add)),
+            Root::Word(at) => return Some(sp.plus(at.into()).content().plus(value.add)),
+            Root::Pc => Of::Pc,
+            Root::Parent => Of::ParentIp,
+            Root::Symbol(sym) => return Some(symbol(sym)?.plus(value.add)),
+            Root::Content(sym) => return Some(symbol(sym)?.content().plus(value.add)),
+            Root::Left(_, call) => Of::Stored(u16::from(call) + 1),
+            Root::Returned(call) => Of::Left(u16::from(call) + 1, *self.abi.rets.first()?),
+            Root::Body(reg) => Of::Body(reg),
+            Root::BodyVector(n, _) => Of::BodyVector(n),
+            Root::Lost(value::Why::Unwritten) => Of::Older,
+            _ => return None,
+        };
+        let add = if root == Of::Op { 0 } else { value.add };
+        Some(Term::from(root).plus(add))
+    }
+
+    /// The value in words: as a term where it is one.
     fn tell(&self, value: Value) -> String {
+        if let Some(term) = self.term(value) {
+            return term.show(self.abi).to_string();
+        }
         let symbol = |sym: Sym| self.symbols.get(usize::from(sym.0)).map_or("a symbol".to_owned(), |s| s.to_string());
         let text = match value.root {
-            Root::Number => return value.add.to_string(),
-            Root::Lost(value::Why::Unwritten) => return "what was never stored".to_owned(),
-            Root::Lost(value::Why::Clobbered) => return "what a call left there".to_owned(),
-            Root::Lost(value::Why::Computed) => return "unknown".to_owned(),
-            Root::Register(reg) => self.abi.name(reg).to_owned(),
-            Root::Vector(n, half) => format!("vector {n}, part {half}"),
-            Root::Flags => "the flags".to_owned(),
-            Root::Stack => "sp".to_owned(),
-            Root::Word(at) => format!("the word at sp{at:+}"),
-            Root::Pc => "pc".to_owned(),
-            Root::Parent => "parent_ip".to_owned(),
+            Root::Lost(value::Why::Clobbered) => "what a call left there".to_owned(),
             Root::Rounded => "pc down to a multiple of 8".to_owned(),
             Root::Literal => "op".to_owned(),
             Root::OpField(at) => format!("the word at op{at:+}"),
-            Root::Symbol(sym) => format!("the address of {}", symbol(sym)),
-            Root::Content(sym) => format!("the word at {}", symbol(sym)),
             Root::High(sym, _) => format!("the high part of {}", symbol(sym)),
             Root::Next(line) => format!("the address behind line {line}"),
-            Root::Left(at, call) => format!("what call {call} left at sp{at:+}"),
             Root::LowBit(at, call) => format!("the lowest bit of what call {call} left at sp{at:+}"),
-            Root::Returned(call) => format!("what call {call} returned"),
             Root::Thread => "the thread pointer".to_owned(),
             Root::ThreadWord(at) => format!("the word {at:+} bytes from the thread pointer"),
             Root::Slot(n) => format!("slot {n}"),
@@ -335,10 +337,9 @@ impl<'c> Checker<'c> {
             Root::Clock(_, None) => "the clock".to_owned(),
             Root::Clock(_, Some(half)) => format!("the {} half of the clock", format!("{half:?}").to_lowercase()),
             Root::Exception => "the exception".to_owned(),
-            Root::Body(reg) => format!("{} as the function left it", self.abi.name(reg)),
-            Root::BodyVector(n, half) => format!("vector {n}, part {half}, as the function left it"),
+            _ => return "unknown".to_owned(),
         };
-        if value.add == 0 { text } else { format!("{text} {:+}", value.add) }
+        format!("{text}{}", term::Plus(value.add))
     }
 
     /// The function calls with a frame that they may read and store to.

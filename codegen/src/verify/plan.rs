@@ -1,8 +1,9 @@
 //! The same for plans: the order of steps on each way, before there are instructions.
 
-use super::{Called, Fault, Property, demanded};
+use super::{Fault, Property};
 use crate::ask::kind::Gives;
 use crate::contract::Contract;
+use crate::contract::demand::Called;
 use crate::plan::Plan;
 use crate::words::recorder::{Event, Events, Recorder};
 use crate::words::step::{Callee, ExitPath, Local, Mark, RecordStep, Step};
@@ -41,7 +42,7 @@ struct State {
 /// What is wrong with the order of a plan's steps. None is right.
 pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let calls = demanded(contract);
+    let calls = contract.calls();
     let mut ways = vec![(0, State::default())];
     while let Some((from, mut state)) = ways.pop() {
         let mut at = from;
@@ -121,7 +122,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
 }
 
 fn fault(line: usize, property: Property, what: &str) -> Fault {
-    Fault { line, property, what: what.to_owned() }
+    Fault { line, property, broken: None, what: what.to_owned() }
 }
 
 /// The arguments that a call takes: a bit each, as many as are set up one by one.

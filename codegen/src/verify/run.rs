@@ -2,6 +2,7 @@
 
 use super::value::{Half, Root, State, Value, Why};
 use super::{Checker, Code, Property};
+use crate::contract::demand::Called;
 use crate::effect::action::{Action, Part, Stored};
 use crate::effect::effects::{Effects, Flow, Moves, SpEffect};
 use crate::words::abi::Reg;
@@ -503,7 +504,7 @@ impl Checker<'_> {
             (Question::Skip(call), true) => {
                 state.skipped_by = Some(call);
                 // The traced function is passed over, and what would come before it.
-                let body = self.calls.iter().position(|c| *c == super::Called::Body);
+                let body = self.calls.iter().position(|c| *c == Called::Body);
                 state.calls = body.map_or(state.calls, |body| body + 1);
             }
             (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),

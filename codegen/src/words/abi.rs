@@ -134,6 +134,8 @@ pub struct Abi {
     pub fp: Reg,
     /// The link register; `None` where a call pushes its return address.
     pub link: Option<Reg>,
+    /// Number of vector or floating-point registers.
+    pub vectors: u8,
     /// Bytes of a vector or floating-point register.
     pub vector_bytes: usize,
     /// Vector registers that carry arguments, in order: indices into the machine's table.

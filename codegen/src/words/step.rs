@@ -125,6 +125,19 @@ impl ExitPath {
         ExitPath::Skipped,
         ExitPath::Caller,
     ];
+
+    /// The name in the ids of demands.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExitPath::Function => "function",
+            ExitPath::Direct => "direct",
+            ExitPath::DirectJump => "direct-jump",
+            ExitPath::EarlyDirect => "early-direct",
+            ExitPath::Parent => "parent",
+            ExitPath::Skipped => "skipped",
+            ExitPath::Caller => "caller",
+        }
+    }
 }
 
 /// A label that the kernel's C code knows by name.

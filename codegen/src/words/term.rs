@@ -14,6 +14,14 @@ pub enum Root {
     Number,
     /// A general register, as it was at the entry. That of SP is an address in the stack.
     Reg(Reg),
+    /// A vector register, by its number, as it was at the entry.
+    Vector(u8),
+    /// The flags register, as it was at the entry.
+    Flags,
+    /// A general register as the traced function left it, or the program that stands for it.
+    Body(Reg),
+    /// A vector register as the traced function left it, by its number.
+    BodyVector(u8),
     /// The address of the frame that a callee is given.
     Frame,
     /// The address behind the call that the site made.
@@ -24,6 +32,8 @@ pub enum Root {
     ParentIp,
     /// The `ftrace_ops`.
     Op,
+    /// The direct trampoline that a callback or the `ftrace_ops` names.
+    Direct,
     /// What the function returned that the trampoline calls.
     Result,
     /// The address that a symbol has.
@@ -77,8 +87,10 @@ pub trait EntryState {
 }
 
 /// The roots that have a word of their own. What says more comes first: `parent-ip` is no difference.
-const WORDS: [(&str, Root); 8] = [
+const WORDS: [(&str, Root); 10] = [
     ("clock", Root::Clock),
+    ("direct", Root::Direct),
+    ("flags", Root::Flags),
     ("parent-ip", Root::ParentIp),
     ("frame", Root::Frame),
     ("ip", Root::Ip),
@@ -144,8 +156,17 @@ impl Root {
             };
             return Some((root, behind));
         }
-        if let Some(number) = first.strip_prefix("thread").and_then(|n| n.parse().ok()) {
+        let numbered = |text: &str, word: &str| text.strip_prefix(word)?.parse::<u8>().ok();
+        if let Some(number) = numbered(first, "thread") {
             return Some((Root::Thread(number), behind));
+        }
+        if let Some(number) = numbered(first, "vector") {
+            return Some((Root::Vector(number), behind));
+        }
+        if let ("function", Some(rest)) = (first, behind.strip_prefix('.')) {
+            let (what, behind) = name(rest);
+            let vector = numbered(what, "vector").map(Root::BodyVector);
+            return Some((vector.or_else(|| abi.find(what).map(Root::Body))?, behind));
         }
         let reg = if first == "sp" { Some(abi.sp) } else { abi.find(first) };
         Some((Root::Reg(reg?), behind))
@@ -328,10 +349,17 @@ impl Root {
             Root::Stored(call) if exact => write!(f, "call{call}.stored"),
             Root::Stored(call) => write!(f, "what call {call} stored"),
             Root::Thread(number) => write!(f, "thread{number}"),
+            Root::Vector(number) => write!(f, "vector{number}"),
+            Root::Body(reg) if exact => write!(f, "function.{}", abi.name(*reg)),
+            Root::Body(reg) => write!(f, "{} of the function", abi.name(*reg)),
+            Root::BodyVector(number) if exact => write!(f, "function.vector{number}"),
+            Root::BodyVector(number) => write!(f, "vector{number} of the function"),
             Root::Behind(call) if exact => write!(f, "call{call}.end"),
             Root::Behind(call) => write!(f, "behind call {call}"),
             // They have words of their own.
             Root::Clock
+            | Root::Direct
+            | Root::Flags
             | Root::Number
             | Root::Frame
             | Root::Pc
@@ -370,6 +398,11 @@ mod tests {
             ("older", "older"),
             ("[thread1-0x8]", "[thread1-0x8]"),
             ("clock+0x1", "clock+0x1"),
+            ("direct-0x1", "direct-0x1"),
+            ("flags", "flags"),
+            ("vector3", "vector3"),
+            ("function.x0", "x0 of the function"),
+            ("function.vector0", "vector0 of the function"),
             ("-3", "-3"),
             ("65535", "65535"),
             ("0x123456789abc", "0x123456789abc"),

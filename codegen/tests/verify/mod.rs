@@ -3,15 +3,17 @@
 use codegen::ask::spec::{Around, Body, Form, Kind, Regs, Spec};
 use codegen::backend;
 use codegen::contract::Contract;
+use codegen::contract::demand::Spot;
 use codegen::effect::effects::{Flow, Moves, Slots, SpEffect};
 use codegen::listing::Line;
 use codegen::listing::isa::Instruction;
 use codegen::mutate::Mutable;
 use codegen::plan::Plan;
 use codegen::profile::target::Target;
-use codegen::verify::{Fault, Property, plan};
+use codegen::verify::{Broken, Fault, Property, plan};
 use codegen::words::abi::Reg;
 use codegen::words::step::{ExitPath, Step};
+use codegen::words::term::{Root, Term};
 
 /// A trampoline with its lines changed: what is found. Without a change nothing is.
 fn changed<I: Mutable>(spec: &Spec, change: impl Fn(&mut Vec<Line<I::Insn>>)) -> Vec<Fault> {
@@ -57,10 +59,18 @@ fn moves<I: Mutable>(insn: I::Insn, reg: Reg, load: bool) -> bool {
     }
 }
 
+/// A fault in this property.
 #[track_caller]
-fn finds(faults: &[Fault], property: Property, what: &str) {
-    let found = faults.iter().any(|f| f.property == property && f.what.contains(what));
-    assert!(found, "no {property:?} with {what:?}: {faults:#?}");
+fn finds(faults: &[Fault], property: Property) {
+    assert!(faults.iter().any(|f| f.property == property), "no {property:?}: {faults:#?}");
+}
+
+/// A demand that is broken at one of these spots, by this value.
+#[track_caller]
+fn breaks(faults: &[Fault], spot: impl Fn(Spot) -> bool, value: Option<Root>) {
+    let is_it = |broken: &Broken| spot(broken.demand.spot) && broken.found == value.clone().map(Term::from);
+    let found = faults.iter().filter_map(|fault| fault.broken.as_deref()).any(is_it);
+    assert!(found, "no {value:?}: {faults:#?}");
 }
 
 /// A dropped restore: the register has what the callback left in it.
@@ -69,7 +79,8 @@ pub fn dropped_restore<I: Mutable>() {
         let at = find::<I>(lines, call::<I>(lines), |insn| moves::<I>(insn, argument::<I>(2), true));
         lines.remove(at);
     });
-    finds(&faults, Property::Registers, &format!("{} is what a call left there", I::FACTS.abi.name(argument::<I>(2))));
+    // No term says what a call happens to leave in a register.
+    breaks(&faults, |spot| spot == Spot::Reg(argument::<I>(2)), None);
 }
 
 /// A save that is missing: a slot is loaded that nothing was stored to, and a callback does not find the register.
@@ -80,9 +91,10 @@ pub fn unwritten_slot<I: Mutable>() {
     let around = Kind::Around(Around { form: Form::Frame, args: 3, general_handlers: false });
     let body = Body { function: "traced", resume: 8, exit: "exit" };
     let spec = Spec { name: "around", callee: "callee", body, ..named(around) };
-    finds(&changed::<I>(&spec, drop), Property::Slots, "nothing was stored to");
+    finds(&changed::<I>(&spec, drop), Property::Slots);
     // What a callback may store to is written once it returns.
-    finds(&changed::<I>(&named(Kind::Entry(Regs::Args)), drop), Property::Frame, "what was never stored");
+    let faults = changed::<I>(&named(Kind::Entry(Regs::Args)), drop);
+    breaks(&faults, |spot| matches!(spot, Spot::Slot(_)), Some(Root::Older));
 }
 
 /// A frame that is released twice.
@@ -92,7 +104,7 @@ pub fn unbalanced_sp<I: Mutable>() {
         let at = find::<I>(lines, call::<I>(lines), up);
         lines.insert(at, lines[at]);
     });
-    finds(&faults, Property::Stack, "sp is off by +");
+    assert!(faults.iter().any(|f| f.property == Property::Stack && f.broken.is_some()), "{faults:#?}");
 }
 
 /// The second and the third argument in each other's register.
@@ -117,8 +129,8 @@ pub fn exchanged_arguments<I: Mutable>() {
             }
         }
     });
-    finds(&faults, Property::Arguments, "parent_ip is the word at function_trace_op, not parent_ip");
-    finds(&faults, Property::Arguments, "op is parent_ip, not the word at function_trace_op");
+    breaks(&faults, |spot| spot == Spot::Reg(argument::<I>(1)), Some(Root::Op));
+    breaks(&faults, |spot| spot == Spot::Reg(argument::<I>(2)), Some(Root::ParentIp));
 }
 
 /// The way out runs on, and a branch asks nothing.
@@ -126,11 +138,11 @@ pub fn ways<I: Mutable>() {
     let faults = changed::<I>(&named(Kind::Return), |lines| {
         lines.truncate(find::<I>(lines, 0, |insn| insn.effects().flow == Flow::Leave));
     });
-    finds(&faults, Property::Control, "runs on behind the end");
+    finds(&faults, Property::Control);
     let faults = changed::<I>(&named(Kind::Return), |lines| {
         lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if insn.effects().flow == Flow::Call));
     });
-    finds(&faults, Property::Calls, "0 calls of 1");
+    finds(&faults, Property::Calls);
 }
 
 /// Every plan is in order, and one with a step that is missing or in another place is not.
@@ -159,7 +171,7 @@ pub fn order_of_plans<I: Mutable>() {
         let step = steps.remove(save);
         steps.insert(call, step);
     });
-    assert!(late.iter().any(|f| f.what.contains("not saved")), "{late:?}");
+    finds(&late, Property::Registers);
 }
 
 fn faults(target: &Target, spec: &Spec, change: impl Fn(&mut Vec<Step>)) -> Vec<Fault> {

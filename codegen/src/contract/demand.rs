@@ -1,0 +1,476 @@
+//! Demands: at which moment, where, and which value a trampoline promises. [`Contract::demands`] is the one list of them.
+//!
+//! The symbolic checker and the emulator's judge both read the list, and each finds out by itself which value is there.
+//! Terms speak of the traced function's state at its site, or of the state at the entry where no site leads there. Where
+//! a handler's store to a member of the frame takes effect, what the last handler stored stands for that value from then on.
+
+use std::fmt;
+
+use crate::ask::frame::{Content, Field};
+use crate::ask::kind::{Calls, Gives};
+use crate::ask::live::Live;
+use crate::contract::Contract;
+use crate::words::abi::{Abi, Reg, RegSet};
+use crate::words::program::{Attach, called};
+use crate::words::step::{ExitPath, Value};
+use crate::words::term::{Root, Term};
+
+/// A call that a contract demands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Called {
+    /// The callback of an entry trampoline.
+    Callback,
+    /// The function that a direct-call trampoline is for, or the entry handler of a paired one.
+    Named,
+    /// The program with this number.
+    Program(usize),
+    /// The traced function.
+    Body,
+    /// The exit handler of a paired trampoline.
+    Exit,
+    /// The exit handler of a redirected return.
+    ExitHandler,
+}
+
+/// The moment at which a demand must hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// The call with this number, from 0, of those in [`Contract::calls`].
+    Call(usize),
+    /// The way out.
+    Leave(ExitPath),
+}
+
+/// The place that a demand is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spot {
+    /// A general register.
+    Reg(Reg),
+    /// A vector register, by its number.
+    Vector(u8),
+    /// The flags register.
+    Flags,
+    /// The slot of the frame with this number, of those in the contract's layout.
+    Slot(usize),
+    /// The 8 bytes that this register points to.
+    Pointee(Reg),
+    /// A word of the callee's stack arguments.
+    StackArgument(u8),
+    /// SP; of the traced function that is called, as it finds it.
+    Sp,
+    /// The address at which it goes on.
+    Next,
+    /// The return address of the function that goes on: the link register, or the word at SP.
+    ReturnAddress,
+    /// The place where a patched site leaves pc for what it calls.
+    Pc,
+    /// The place where a patched site leaves parent_ip for what it calls.
+    ParentIp,
+}
+
+/// What must be at a spot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holds {
+    /// This value.
+    Is(Term),
+    /// Something that the trampoline wrote.
+    Written,
+    /// A multiple of so many bytes; for the traced function, as far from its caller's SP.
+    Multiple(u32),
+}
+
+/// One promise of a contract.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Demand {
+    /// The moment.
+    pub moment: Moment,
+    /// The place.
+    pub spot: Spot,
+    /// What must be there.
+    pub holds: Holds,
+}
+
+impl Demand {
+    /// The name that stays the same from one version to the next: `call1.rdi`, `call1.slot:pc`, `function.rbx`,
+    /// `parent.next`. A slot has the name of its member, or that in the assembly text where no struct has it.
+    pub fn id<'d>(&'d self, contract: &'d Contract) -> impl fmt::Display + 'd {
+        Id { demand: self, contract }
+    }
+}
+
+struct Id<'d> {
+    demand: &'d Demand,
+    contract: &'d Contract,
+}
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Id { demand: Demand { moment, spot, holds }, contract } = self;
+        let abi = &contract.facts.abi;
+        match moment {
+            Moment::Call(n) => write!(f, "call{}.", n + 1)?,
+            Moment::Leave(way) => write!(f, "{}.", way.name())?,
+        }
+        match spot {
+            Spot::Reg(reg) => f.write_str(abi.name(*reg)),
+            Spot::Vector(n) => write!(f, "vector{n}"),
+            Spot::Flags => f.write_str("flags"),
+            Spot::Slot(n) => write!(f, "slot:{}", contract.frame.fields.get(*n).map_or("", Field::name)),
+            Spot::Pointee(reg) => write!(f, "[{}]", abi.name(*reg)),
+            Spot::StackArgument(n) => write!(f, "argument:stack{n}"),
+            Spot::Sp if matches!(holds, Holds::Multiple(_)) => f.write_str("sp-align"),
+            Spot::Sp => f.write_str("sp"),
+            Spot::Next => f.write_str("next"),
+            Spot::ReturnAddress => f.write_str("return-address"),
+            Spot::Pc => f.write_str("pc"),
+            Spot::ParentIp => f.write_str("parent_ip"),
+        }
+    }
+}
+
+impl Contract {
+    /// The calls that are demanded, in their order.
+    pub fn calls(&self) -> Vec<Called> {
+        let body = self.kind.calls_body().then_some(Called::Body);
+        match self.kind.traits().calls {
+            Calls::Nothing => body.into_iter().collect(),
+            Calls::Callback => vec![Called::Callback],
+            Calls::ExitHandler => vec![Called::ExitHandler],
+            Calls::Named => vec![Called::Named],
+            Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
+            Calls::Programs => {
+                let of = |at| called(&self.programs, at).map(Called::Program);
+                of(Attach::BEFORE).chain(body).chain(of(Attach::AFTER)).collect()
+            }
+        }
+    }
+
+    /// Everything that is promised of values, at each call and on each way out.
+    pub fn demands(&self) -> Vec<Demand> {
+        let calls = self.calls();
+        let body = calls.iter().position(|call| *call == Called::Body);
+        let mut list = List { contract: self, moment: Moment::Call(0), demands: Vec::new() };
+        for (n, call) in calls.iter().enumerate() {
+            list.moment = Moment::Call(n);
+            match call {
+                Called::Body => list.body(),
+                call => list.handler(*call, body.is_some_and(|body| n > body)),
+            }
+        }
+        for way in ExitPath::ALL {
+            list.moment = Moment::Leave(way);
+            list.way(way);
+        }
+        list.demands
+    }
+
+    /// The general registers that have their value again on a way out, or when the traced function is called.
+    pub fn kept_on(&self, way: ExitPath) -> RegSet {
+        match way {
+            ExitPath::Direct | ExitPath::DirectJump => self.kept.minus(self.direct_lost),
+            ExitPath::Parent | ExitPath::Skipped if !self.kind.returned_to() => {
+                self.convention.site.c_keeps(&self.facts.abi)
+            }
+            _ => self.kept,
+        }
+    }
+
+    /// What is called leaves vector registers alone: nothing is known of it, or it was proven to.
+    pub fn leaves_vectors(&self) -> bool {
+        let named = self.kind.is_sled() && self.vectors_kept != 0;
+        !named && self.kind.live().is_none_or(|live| live.general_callee)
+    }
+
+    /// Where in the frame the context begins that programs are given, in bytes.
+    pub fn context(&self) -> i32 {
+        let count = self.frame.fields.iter().find(|field| matches!(field.content, Content::Const(_)));
+        count.map_or(0, |field| field.offset + 8)
+    }
+}
+
+struct List<'c> {
+    contract: &'c Contract,
+    moment: Moment,
+    demands: Vec<Demand>,
+}
+
+impl List<'_> {
+    fn add(&mut self, spot: Spot, holds: Holds) {
+        self.demands.push(Demand { moment: self.moment, spot, holds });
+    }
+
+    fn is(&mut self, spot: Spot, value: impl Into<Term>) {
+        self.add(spot, Holds::Is(value.into()));
+    }
+
+    fn abi(&self) -> &'static Abi {
+        &self.contract.facts.abi
+    }
+
+    /// A handler gets its arguments, and finds its frame filled in. `over`: the traced function has returned.
+    fn handler(&mut self, call: Called, over: bool) {
+        self.add(Spot::Sp, Holds::Multiple(self.contract.stack_align));
+        let (abi, kind) = (self.abi(), self.contract.kind);
+        let given = |n: usize| abi.args.get(n).copied();
+        let gives = kind.traits().gives;
+        match (gives, call) {
+            (Gives::Frame, Called::Callback | Called::Named) => {
+                for (value, &reg) in self.contract.convention.callback.arguments.iter().zip(abi.args) {
+                    let root = match value {
+                        Value::Ip => Root::Ip,
+                        Value::ParentIp => Root::ParentIp,
+                        Value::Op => Root::Op,
+                        Value::Fregs => Root::Frame,
+                        Value::Argument(_) | Value::Result(_) | Value::Context | Value::Cookie => continue,
+                    };
+                    self.is(Spot::Reg(reg), root);
+                }
+            }
+            (Gives::Frame, _) => abi.args.iter().take(1).for_each(|reg| self.is(Spot::Reg(*reg), Root::Frame)),
+            (_, Called::Program(n)) => {
+                let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
+                let context = Term::from(Root::Frame).plus(self.contract.context().into());
+                given(0).into_iter().for_each(|reg| self.is(Spot::Reg(reg), context.clone()));
+                given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie.into())));
+            }
+            (_, Called::Exit) => {
+                for (&reg, &ret) in abi.args.iter().zip(abi.rets) {
+                    self.is(Spot::Reg(reg), Root::Body(ret));
+                }
+            }
+            _ => self.passed(),
+        }
+        if gives != Gives::Arguments {
+            self.slots(call, over);
+        }
+    }
+
+    /// A C function is passed the traced function's own arguments, behind ip where it wants that.
+    fn passed(&mut self) {
+        let (abi, direct) = (self.abi(), self.contract.kind.passes().unwrap_or_default());
+        let ip = direct.ip.then_some(Root::Ip);
+        let own = abi.args.iter().take(direct.args.into()).map(|reg| Root::Reg(*reg));
+        for (root, reg) in ip.into_iter().chain(own).zip(abi.args) {
+            self.is(Spot::Reg(*reg), root);
+        }
+        let Some(live) = direct.live else { return };
+        for reg in live.regs.minus(RegSet::of(abi.args)).iter() {
+            self.is(Spot::Reg(reg), Root::Reg(reg));
+        }
+        for &vector in abi.vector_args.iter().take(live.vectors.into()) {
+            self.is(Spot::Vector(vector), Root::Vector(vector));
+        }
+        self.stack_arguments(live.stack.into());
+    }
+
+    fn stack_arguments(&mut self, words: i32) {
+        let sp = Term::from(Root::Reg(self.abi().sp)).plus(self.abi().return_bytes() as i64);
+        for word in 0..words {
+            self.is(Spot::StackArgument(word as u8), sp.clone().plus(i64::from(8 * word)).content());
+        }
+    }
+
+    fn slots(&mut self, call: Called, over: bool) {
+        let contract = self.contract;
+        for (n, field) in contract.frame.fields.iter().enumerate() {
+            if let Some(holds) = self.slot(field, call, over) {
+                self.add(Spot::Slot(n), holds);
+            }
+        }
+    }
+
+    /// What a handler finds in a slot of its frame.
+    fn slot(&self, field: &Field, call: Called, over: bool) -> Option<Holds> {
+        let (abi, kind) = (self.abi(), self.contract.kind);
+        let is = |root: Root| Some(Holds::Is(root.into()));
+        let around = over && kind.around().is_some();
+        match field.content {
+            Content::Result(reg) if abi.rets.contains(&reg) => self.result(reg, call, over),
+            // What the program that counts tail calls gave back has its place.
+            Content::Reg(reg) if over && kind.programs().and_then(|p| p.tail_call).is_some_and(|c| c.reg == reg) => {
+                None
+            }
+            Content::Result(_)
+            | Content::Vector(_)
+            | Content::VectorResult(_)
+            | Content::Cookie
+            | Content::Unfilled => None,
+            // It went with the frame.
+            _ if around && kind.is_shadow() => None,
+            // What was there before the function is there still.
+            _ if around => Some(Holds::Written),
+            // Our own address, or where the parent goes on: no two tracers agree.
+            Content::Pc if kind.returned_to() => Some(Holds::Written),
+            Content::Reg(reg) => is(Root::Reg(reg)),
+            Content::StackWord(n) => {
+                let sp = Term::from(Root::Reg(abi.sp)).plus(abi.return_bytes() as i64 + 8 * i64::from(n));
+                Some(Holds::Is(sp.content()))
+            }
+            Content::Ip => is(Root::Ip),
+            Content::Pc => is(Root::Pc),
+            Content::ParentIp => is(Root::ParentIp),
+            Content::SiteSp | Content::ExitSp => is(Root::Reg(abi.sp)),
+            Content::Flags => is(Root::Flags),
+            Content::Const(n) => Some(Holds::Is(Term::number(self.meta().unwrap_or(n.into())))),
+            Content::Direct | Content::Session(_) => Some(Holds::Is(Term::number(0))),
+        }
+    }
+
+    /// A result: what the function left. Before that 0, for programs that may decide it and for sessions.
+    fn result(&self, reg: Reg, call: Called, over: bool) -> Option<Holds> {
+        if over || !self.contract.kind.calls_body() {
+            return Some(Holds::Is(Root::Body(reg).into()));
+        }
+        let programs = self.contract.kind.programs()?;
+        let Called::Program(n) = call else { return None };
+        let decides = self.contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet);
+        let first = self.abi().rets.first() == Some(&reg);
+        (programs.sessions > 0 || decides && first).then(|| Holds::Is(Term::number(0)))
+    }
+
+    /// What a context says of itself when this program is called.
+    fn meta(&self) -> Option<i64> {
+        let (programs, calls) = (self.contract.kind.programs()?, self.contract.calls());
+        let Moment::Call(n) = self.moment else { return None };
+        let (at, call) = match calls.iter().position(|call| *call == Called::Body) {
+            Some(body) if n > body => (Attach::AFTER, n - body - 1),
+            _ => (Attach::BEFORE, n),
+        };
+        Some(programs.meta_of(&self.contract.programs, at, call))
+    }
+
+    /// The traced function finds the state of its site.
+    fn body(&mut self) {
+        self.add(Spot::Sp, Holds::Multiple(self.abi().sp_align));
+        if self.contract.kind.is_shadow() {
+            self.is(Spot::Sp, Root::Reg(self.abi().sp));
+        }
+        self.kept(self.contract.kept);
+        self.vectors();
+        self.stack_arguments(self.contract.kind.copied_words());
+    }
+
+    fn kept(&mut self, kept: RegSet) {
+        for reg in kept.iter() {
+            self.is(Spot::Reg(reg), Root::Reg(reg));
+        }
+    }
+
+    /// Vector registers have their value again: all of them, or those that carry arguments.
+    fn vectors(&mut self) {
+        let (abi, kind) = (self.abi(), self.contract.kind);
+        let saved = kind.live().map_or(0, Live::saved_vectors);
+        let some = abi.vector_args.iter().copied().take(saved.into());
+        if self.contract.leaves_vectors() || kind.is_sled() {
+            (0..self.abi().vectors).for_each(|v| self.is(Spot::Vector(v), Root::Vector(v)));
+        } else {
+            some.for_each(|v| self.is(Spot::Vector(v), Root::Vector(v)));
+        }
+    }
+
+    fn way(&mut self, way: ExitPath) {
+        let contract = self.contract;
+        let leaves = contract.kind.traits().leaves;
+        let there = match way {
+            ExitPath::Direct => contract.direct,
+            ExitPath::DirectJump => contract.direct_jumps,
+            ExitPath::EarlyDirect => contract.early_direct,
+            ExitPath::Skipped => {
+                contract.programs.iter().any(|p| p.attach == Attach::FmodRet) && contract.kind.calls_body()
+            }
+            ExitPath::Caller => contract.kind.is_sled() || leaves == ExitPath::Caller,
+            // Where the shadow stack has no room, the function goes on by itself.
+            ExitPath::Function => {
+                (leaves == way || contract.kind.recorder().is_some_and(|r| r.shadow)) && !contract.kind.is_sled()
+            }
+            ExitPath::Parent => leaves == way,
+        };
+        if !there {
+            return;
+        }
+        self.goes_on(way);
+        self.kept(contract.kept_on(way));
+        if matches!(way, ExitPath::Parent | ExitPath::Skipped) && !contract.kind.returned_to() {
+            self.results(way);
+            return;
+        }
+        if contract.flags_kept && !matches!(way, ExitPath::Caller | ExitPath::EarlyDirect) {
+            self.is(Spot::Flags, Root::Flags);
+        }
+        self.vectors();
+    }
+
+    /// Where it goes on, with which SP and return address.
+    fn goes_on(&mut self, way: ExitPath) {
+        let (abi, contract) = (self.abi(), self.contract);
+        let sp = Term::from(Root::Reg(abi.sp));
+        let behind_return = sp.clone().plus(abi.return_bytes() as i64);
+        let called = sp.clone().plus(-i64::from(contract.convention.site.pushed));
+        let direct = Term::from(Root::Direct);
+        match way {
+            ExitPath::Function => {
+                self.is(Spot::Next, Root::Pc);
+                self.is(Spot::Sp, sp);
+                self.is(Spot::ReturnAddress, Root::ParentIp);
+            }
+            ExitPath::Direct | ExitPath::EarlyDirect => {
+                self.is(Spot::Next, direct);
+                self.is(Spot::Sp, called);
+                self.is(Spot::Pc, Root::Pc);
+                self.is(Spot::ParentIp, Root::ParentIp);
+            }
+            // Bit 0 of the address says that the site would jump.
+            ExitPath::DirectJump => {
+                self.is(Spot::Next, direct.plus(-1));
+                self.is(Spot::Sp, sp);
+                self.is(Spot::ReturnAddress, Root::ParentIp);
+            }
+            ExitPath::Parent | ExitPath::Skipped => {
+                let parent = self.parent();
+                self.is(Spot::Next, parent.clone());
+                self.is(Spot::Sp, if contract.kind.returned_to() { sp } else { behind_return });
+                abi.link.into_iter().for_each(|link| self.is(Spot::Reg(link), parent.clone()));
+            }
+            ExitPath::Caller => {
+                self.is(Spot::Next, Root::ParentIp);
+                self.is(Spot::Sp, behind_return);
+            }
+        }
+    }
+
+    /// The address in the parent: the exit handler returns it where it keeps the way back, and otherwise the stack has it.
+    fn parent(&self) -> Root {
+        let (kind, calls) = (self.contract.kind, self.contract.calls());
+        let kept = kind.is_shadow() && calls.last() == Some(&Called::Exit);
+        match self.abi().rets.first() {
+            Some(ret) if kept || kind.returned_to() => Root::Left(calls.len() as u16, *ret),
+            _ => Root::ParentIp,
+        }
+    }
+
+    /// What the traced function returned, as the last handler left it.
+    fn results(&mut self, way: ExitPath) {
+        let (abi, kind) = (self.abi(), self.contract.kind);
+        let programs = kind.programs();
+        let carriers = programs.map_or(RegSet::of(abi.rets), |programs| programs.result.regs);
+        // Of a function that was skipped, a program's result stands for the first register.
+        let made = |reg: &Reg| way != ExitPath::Skipped || abi.rets.first() == Some(reg);
+        for reg in carriers.iter().filter(made) {
+            self.is(Spot::Reg(reg), Root::Body(reg));
+        }
+        if let Some(counted) = programs.and_then(|programs| programs.tail_call).filter(|counted| counted.returned) {
+            // The function counted on, if it ran.
+            let root = if way == ExitPath::Skipped { Root::Reg(counted.reg) } else { Root::Body(counted.reg) };
+            self.is(Spot::Reg(counted.reg), root);
+        }
+        if way == ExitPath::Skipped {
+            return;
+        }
+        let some = programs.map_or(0, |programs| programs.result.vectors);
+        if self.contract.leaves_vectors() {
+            (0..self.abi().vectors).for_each(|v| self.is(Spot::Vector(v), Root::BodyVector(v)));
+        } else {
+            abi.vector_rets.iter().take(some.into()).for_each(|v| self.is(Spot::Vector(*v), Root::BodyVector(*v)));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Witnesses for the list of demands: the symbolic checker, which reads the list, and faults, which break it.
+
+use std::collections::BTreeMap;
+
+use codegen::ask::frame::Content;
+use codegen::backend::Backend;
+use codegen::contract::Contract;
+use codegen::contract::demand::{Demand, Spot};
+use codegen::out::text::TextListing;
+use codegen::profile::target::Target;
+use tool::suite;
+
+/// Demands that no fault breaks, by the beginnings of their ids, and why.
+const UNBROKEN: &[(&str, &str)] = &[
+    ("call1.vector", "vector arguments are restored behind the call, and nothing before it writes them"),
+    ("call1.r10", "the static chain is restored behind the call, and nothing before it writes it"),
+    ("call1.x8", "the address of a result is restored behind the call, and nothing before it writes it"),
+    ("call1.x15", "the static chain, as r10"),
+    ("call1.t2", "the static chain, as r10"),
+    ("call2.rbp", "the shadow form stores it to fregs and never loads it"),
+    ("call2.x29", "as rbp"),
+    ("call3.slot:", "what was never stored breaks `call1.slot` first; then the handler's store counts"),
+    ("call5.sp-align", "the frame of so many calls is a multiple of 16 bytes: without it SP is aligned all the same"),
+    ("call6.sp-align", "as call5"),
+    ("call7.sp-align", "as call5"),
+    ("caller.next", "a stub is one return: a fault in it is found as another way out"),
+    ("caller.sp", "as caller.next"),
+    ("early-direct.", "this way leaves before anything but scratch registers is written"),
+    ("direct.gp", "gp is stored to pt_regs and never loaded"),
+    ("function.gp", "as direct.gp"),
+];
+
+/// The demands on an architecture, by their ids, and whether a fault breaks them in some trampoline. Left out are those on registers
+/// that no instruction of the trampoline names: a fault changes instructions, and overwrites no others.
+fn demands(backend: &'static dyn Backend, target: &Target) -> BTreeMap<String, bool> {
+    let trampolines = suite::trampolines(target).unwrap();
+    let mut all = BTreeMap::new();
+    for spec in suite::specs(&trampolines) {
+        let contract = Contract::of(&spec, target).unwrap();
+        let text = backend.text(&spec, target).unwrap();
+        for demand in contract.demands().iter().filter(|demand| is_in_reach(demand, &contract, &text)) {
+            all.entry(demand.id(&contract).to_string()).or_insert(false);
+        }
+        for mutant in backend.mutants(&spec, target).unwrap() {
+            let faults = backend.verify(&spec, target, Some(&mutant)).unwrap();
+            for broken in faults.iter().filter_map(|fault| fault.broken.as_ref()) {
+                all.insert(broken.demand.id(&contract).to_string(), true);
+            }
+        }
+    }
+    all
+}
+
+fn is_in_reach(demand: &Demand, contract: &Contract, text: &TextListing) -> bool {
+    let named = |name: &str| {
+        let words = |line: &str| line.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == name);
+        text.lines.iter().any(|line| words(&line.text))
+    };
+    match demand.spot {
+        Spot::Reg(reg) => named(contract.facts.abi.name(reg)),
+        Spot::Vector(_) => contract.frame.fields.iter().any(|field| matches!(field.content, Content::Vector(_))),
+        _ => true,
+    }
+}
+
+#[test]
+fn each_demand_is_broken_by_a_fault() {
+    let mut excused = vec![false; UNBROKEN.len()];
+    let mut dead = Vec::new();
+    for backend in tool::BACKENDS {
+        let target = tool::default_target(*backend).unwrap();
+        assert_eq!(backend.machine().vectors.len(), usize::from(backend.facts().abi.vectors));
+        let all = demands(*backend, &target);
+        assert!(all.len() > 150, "{}: {} demands", backend.facts().name, all.len());
+        for (id, _) in all.iter().filter(|(_, broken)| !**broken) {
+            match UNBROKEN.iter().position(|(begin, _)| id.starts_with(begin)) {
+                Some(n) => excused[n] = true,
+                None => dead.push(format!("{} {id}", backend.facts().name)),
+            }
+        }
+    }
+    assert!(dead.is_empty(), "no fault breaks these demands:\n{}", dead.join("\n"));
+    let stale: Vec<&str> = UNBROKEN.iter().zip(excused).filter(|(_, needed)| !needed).map(|(row, _)| row.1).collect();
+    assert!(stale.is_empty(), "excuses that nothing needs: {stale:?}");
+}
