@@ -7,12 +7,12 @@
 use std::fmt;
 
 use crate::ask::frame::{Content, Field};
-use crate::ask::kind::{Calls, Gives};
+use crate::ask::kind::{Calls, Gives, Kind};
 use crate::ask::live::Live;
 use crate::contract::Contract;
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::program::{Attach, called};
-use crate::words::step::{ExitPath, Value};
+use crate::words::step::ExitPath;
 use crate::words::term::{Root, Term};
 
 /// A call that a contract demands.
@@ -215,15 +215,9 @@ impl List<'_> {
         let gives = kind.traits().gives;
         match (gives, call) {
             (Gives::Frame, Called::Callback | Called::Named) => {
-                for (value, &reg) in self.contract.convention.callback.arguments.iter().zip(abi.args) {
-                    let root = match value {
-                        Value::Ip => Root::Ip,
-                        Value::ParentIp => Root::ParentIp,
-                        Value::Op => Root::Op,
-                        Value::Fregs => Root::Frame,
-                        Value::Argument(_) | Value::Result(_) | Value::Context | Value::Cookie => continue,
-                    };
-                    self.is(Spot::Reg(reg), root);
+                for value in [Root::Ip, Root::ParentIp, Root::Op, Root::Frame] {
+                    let position = value.told().and_then(|told| self.contract.position(told));
+                    position.and_then(given).into_iter().for_each(|reg| self.is(Spot::Reg(reg), value.clone()));
                 }
             }
             (Gives::Frame, _) => abi.args.iter().take(1).for_each(|reg| self.is(Spot::Reg(*reg), Root::Frame)),
@@ -299,8 +293,11 @@ impl List<'_> {
             _ if around && kind.is_shadow() => None,
             // What was there before the function is there still.
             _ if around => Some(Holds::Written),
-            // Our own address, or where the parent goes on: no two tracers agree.
-            Content::Pc if kind.returned_to() => Some(Holds::Written),
+            Content::Pc if kind == Kind::Rethook => is(Root::Symbol(self.contract.name.as_str().into())),
+            // No two tracers agree on what these are after the function's end.
+            Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct if kind.returned_to() => {
+                Some(Holds::Written)
+            }
             Content::Reg(reg) => is(Root::Reg(reg)),
             Content::StackWord(n) => {
                 let sp = Term::from(Root::Reg(abi.sp)).plus(abi.return_bytes() as i64 + 8 * i64::from(n));
@@ -318,7 +315,7 @@ impl List<'_> {
 
     /// A result: what the function left. Before that 0, for programs that may decide it and for sessions.
     fn result(&self, reg: Reg, call: Called, over: bool) -> Option<Holds> {
-        if over || !self.contract.kind.calls_body() {
+        if over || self.contract.kind.returned_to() {
             return Some(Holds::Is(Root::Body(reg).into()));
         }
         let programs = self.contract.kind.programs()?;

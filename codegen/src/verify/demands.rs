@@ -7,7 +7,7 @@ use crate::ask::kind::Gives;
 use crate::contract::demand::{Called, Demand, Holds, Moment, Spot};
 use crate::words::abi::{Loc, Reg};
 use crate::words::program::Attach;
-use crate::words::step::ExitPath;
+use crate::words::step::{ExitPath, Sym};
 use crate::words::term::{Root as TermRoot, Term};
 
 /// The moment, with SP and the address at which it goes on.
@@ -187,6 +187,10 @@ impl Checker<'_> {
                 self.early.map_or(Value::lost(Why::Computed), |op| Value::of(Root::OpField(op.direct_call)))
             }
             TermRoot::Direct => self.left(Content::Direct, state)?,
+            TermRoot::Symbol(name) => {
+                let known = self.symbols.iter().position(|s| s.name == &**name && s.add == 0);
+                Value::of(Root::Symbol(Sym(known? as u8)))
+            }
             TermRoot::Left(call, _) => Value::of(Root::Returned(call.saturating_sub(1) as u8)),
             TermRoot::Content(at) if at.root == TermRoot::Reg(abi.sp) => {
                 Value::of(Root::Word(self.site_sp + i32::try_from(at.add).ok()?))

@@ -363,7 +363,7 @@ impl Trace {
         // A BPF program gives back how many tail calls were made.
         let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
         let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
-        let kept = if calls_body { c_keeps.union(results) } else { contract.kept };
+        let kept = contract.kept_on(way).union(if calls_body { results } else { RegSet::EMPTY });
         let all = c_keeps.union(contract.convention.site.c_loses(abi));
         // What a paired trampoline keeps besides, it keeps until the function begins.
         let told = if calls_body { all.intersection(kept) } else { all };

@@ -4,17 +4,23 @@ use codegen::ask::frame::Content;
 use codegen::ask::live::Word;
 use codegen::ask::spec::{Kind, Programs};
 use codegen::contract::Contract;
-use codegen::words::abi::Reg;
+use codegen::contract::demand::{Holds, Moment, Spot};
+use codegen::words::abi::{Abi, Reg};
 use codegen::words::program::{Attach, called};
 use codegen::words::step::Value;
-use codegen::words::term::{EntryState, Root};
+use codegen::words::term::{EntryState, Root, Term};
 
 use super::state::Activation;
-use super::{Culprit, Here, Trace};
+use super::{Culprit, Here, Places, Trace};
 use crate::engine::cpu::Snapshot;
 use crate::report::Clause;
 use crate::report::place::{Place, Slot};
 use crate::run::situation::Situation;
+
+/// The call of a callback, of a function by its name, of an entry handler or of the handler of a redirected return.
+const ENTRY: Moment = Moment::Call(0);
+/// That of the exit handler of a paired trampoline, behind those of the entry handler and the function.
+const EXIT: Moment = Moment::Call(2);
 
 /// A call of a program, and what its context must hold.
 pub(super) struct ProgramCall<'c> {
@@ -76,6 +82,50 @@ impl EntryState for Entry<'_, '_, '_> {
     }
 }
 
+/// The traced function's state, as handlers left it, for the demands of a contract.
+struct Traced<'a> {
+    registers: &'a Snapshot,
+    sp: u64,
+    pc: u64,
+    ip: u64,
+    op: u64,
+    parent: u64,
+    own: u64,
+}
+
+impl<'a> Traced<'a> {
+    /// As it is at its site, with what callbacks made of it.
+    fn at(a: &'a Activation, here: &Here, places: &Places) -> Traced<'a> {
+        let ip = here.ip(a.pc);
+        Traced {
+            registers: &a.expect,
+            sp: a.sp,
+            pc: a.resume,
+            ip,
+            op: places.op,
+            parent: a.returns_to,
+            own: places.exit,
+        }
+    }
+
+    /// The value of a term; `None` for what no frame of a struct holds.
+    fn eval(&self, term: &Term, abi: &Abi) -> Option<u64> {
+        let root = match &term.root {
+            Root::Number => 0,
+            Root::Reg(reg) if *reg == abi.sp => self.sp,
+            Root::Reg(reg) | Root::Body(reg) => self.registers[*reg],
+            Root::Flags => self.registers.flags,
+            Root::Pc => self.pc,
+            Root::Ip => self.ip,
+            Root::ParentIp => self.parent,
+            Root::Op => self.op,
+            Root::Symbol(_) => self.own,
+            _ => return None,
+        };
+        Some(root.wrapping_add_signed(term.add))
+    }
+}
+
 impl Trace {
     /// Flags and SP at the first instruction of a called C function.
     pub(super) fn check_call(&mut self, here: &Here) {
@@ -92,34 +142,53 @@ impl Trace {
 
     /// A callback: ip, parent_ip, op, and the frame.
     pub(super) fn check_callback(&mut self, here: &Here, contract: &Contract) {
-        let Some(a) = self.state.activations.last() else { return };
-        let (parent, resume, first) = (a.parent, a.pc, a.calls == 1);
-        let p10 = self.at(Clause::P10, here.pc);
-        let op = self.places.op;
-        let told = [
-            (Value::Ip, Place::Ip, here.ip(resume)),
-            (Value::ParentIp, Place::ParentIp, parent),
-            (Value::Op, Place::Op, op),
-        ];
-        for (value, place, want) in told {
-            // A callback before this one may have changed that on the stack.
-            if let Some(n) = contract.position(value).filter(|_| first || value != Value::ParentIp) {
-                self.checks.check_by(p10, place, arg(here, n), want, here.arg(n));
-            }
-        }
         self.check_arguments(here, contract);
-        if let Some(fregs) = contract.position(Value::Fregs).map(|n| here.arg(n)) {
-            self.beside_site(|t, a| t.check_frame(here, contract, fregs, a));
+        self.beside_site(|t, a| {
+            let state = Traced::at(a, here, &t.places);
+            // One before this one may have changed parent_ip on the stack.
+            t.check_told(here, ENTRY, &state, a.calls > 1);
+            if let Some(fregs) = contract.position(Value::Fregs).map(|n| here.arg(n)) {
+                if contract.frame.c_size > 0 {
+                    let end = fregs.wrapping_add(contract.frame.c_size as u64);
+                    t.check(t.at(Clause::P10, here.pc), Place::FregsInFrame, true, fregs >= here.sp() && end <= a.sp);
+                }
+                t.check_frame(here, contract, ENTRY, (fregs, a.direct), &state);
+            }
+        });
+    }
+
+    /// What is passed in registers; `again`: a callback of this call of the function came before.
+    fn check_told(&mut self, here: &Here, call: Moment, state: &Traced, again: bool) {
+        let (abi, p10) = (here.registers.abi, self.at(Clause::P10, here.pc));
+        for demand in self.demanded().iter().filter(|demand| demand.moment == call) {
+            let (Spot::Reg(reg), Holds::Is(term)) = (demand.spot, &demand.holds) else { continue };
+            let place = match term.root {
+                Root::Ip => Place::Ip,
+                Root::ParentIp if again => continue,
+                Root::ParentIp => Place::ParentIp,
+                Root::Op => Place::Op,
+                // The others are compared with all that the function itself finds.
+                Root::Reg(of) if !abi.args.contains(&of) => continue,
+                Root::Reg(of) => Place::Argument { name: abi.name(of) },
+                Root::Body(of) => Place::ResultTold { name: abi.name(of) },
+                _ => continue,
+            };
+            if let Some(want) = state.eval(term, abi) {
+                self.checks.check_by(p10, place, Culprit::Register(reg), want, here.get(reg));
+            }
         }
     }
 
-    /// The frame at `fregs`, as a callback is given it.
-    fn check_frame(&mut self, here: &Here, contract: &Contract, fregs: u64, site: &Activation) {
-        let (at, site_sp, p10) = (&site.expect, site.sp, self.at(Clause::P10, here.pc));
-        if contract.frame.c_size > 0 {
-            let inside = fregs >= here.sp() && fregs.wrapping_add(contract.frame.c_size as u64) <= site_sp;
-            self.check(p10, Place::FregsInFrame, true, inside);
-        }
+    /// The members of the frame at `fregs`, as a callback finds them. `direct` is what the last one stored there.
+    fn check_frame(
+        &mut self,
+        here: &Here,
+        contract: &Contract,
+        call: Moment,
+        (fregs, direct): (u64, u64),
+        state: &Traced,
+    ) {
+        let (abi, p10) = (here.registers.abi, self.at(Clause::P10, here.pc));
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         frame.resize(contract.frame.c_size as usize, 0);
@@ -127,29 +196,19 @@ impl Trace {
         let held =
             |offset: i32| frame.as_chunks().0.get(offset as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
         let mut as_wanted = 0;
-        for field in contract.frame.fields.iter().filter(|f| !f.member.is_empty()) {
-            let want = match field.content {
-                Content::Reg(r) => at[r],
-                Content::Pc => site.resume,
-                Content::ParentIp => site.returns_to,
-                Content::SiteSp => site_sp,
-                Content::Flags => at.flags,
-                Content::Const(n) => n as u64,
-                Content::Direct => site.direct,
-                Content::Result(_) | Content::ExitSp | Content::Unfilled => continue,
-                // Of no struct.
-                Content::Vector(_)
-                | Content::VectorResult(_)
-                | Content::StackWord(_)
-                | Content::Cookie
-                | Content::Session(_)
-                | Content::Ip => continue,
-            };
+        for demand in self.demanded().iter().filter(|demand| demand.moment == call) {
+            let Spot::Slot(n) = demand.spot else { continue };
+            let Some(field) = contract.frame.fields.get(n).filter(|field| !field.member.is_empty()) else { continue };
             let (slot, held) = (fregs.wrapping_add(field.offset as u64), held(field.offset));
-            if want == held {
-                as_wanted += 1;
-            } else {
-                self.checks.check_by(p10, Slot(field.member), Culprit::Memory(slot), want, held);
+            let want = match &demand.holds {
+                _ if field.content == Content::Direct => Some(direct),
+                Holds::Is(term) => state.eval(term, abi),
+                Holds::Written | Holds::Multiple(_) => Some(held),
+            };
+            match want {
+                None => continue,
+                Some(want) if want == held => as_wanted += u64::from(demand.holds != Holds::Written),
+                Some(want) => self.checks.check_by(p10, Slot(field.member), Culprit::Memory(slot), want, held),
             }
             self.check_written(slot, field.member, here.pc);
         }
@@ -166,19 +225,14 @@ impl Trace {
         let which = if t == self.case.attach { self.case.situation.variable() } else { 0 };
         let callee = self.callees.get(t).and_then(|all| all.get(which)).copied().unwrap_or(0);
         self.check(p10, Place::Callee, callee, here.pc);
-        let Some(a) = self.state.activations.last() else { return };
-        if direct.ip {
-            self.checks.check_by(p10, Place::Ip, arg(here, 0), here.ip(a.resume), here.arg(0));
-        }
-        let abi = here.registers.abi;
-        for (i, &reg) in abi.args.iter().take(direct.args.into()).enumerate() {
-            let n = i + usize::from(direct.ip);
-            let place = Place::Argument { name: abi.name(reg) };
-            self.checks.check_by(p10, place, arg(here, n), a.expect[reg], here.arg(n));
-        }
-        if let Some(live) = direct.live {
-            self.beside_site(|t, a| t.check_passed(here, live, &a.expect, a.sp));
-        }
+        self.beside_site(|t, a| {
+            // A callback before this function may have moved pc.
+            let state = Traced { ip: here.ip(a.resume), ..Traced::at(a, here, &t.places) };
+            t.check_told(here, ENTRY, &state, false);
+            if let Some(live) = direct.live {
+                t.check_passed(here, live, &a.expect, a.sp);
+            }
+        });
     }
 
     /// What the contract says of each argument.
@@ -282,43 +336,11 @@ impl Trace {
         let (exit_sp, at) = (e.sp, e.expect.clone());
         let (abi, p10) = (here.registers.abi, self.at(Clause::P10, here.pc));
         self.check_arguments(here, contract);
-        let fregs = frame(here, contract);
-        let around = contract.kind.jumped_to();
-        if around && contract.frame.c_struct.is_empty() {
-            for (&arg, &ret) in abi.args.iter().zip(abi.rets) {
-                let (place, by) = (Place::ResultTold { name: abi.name(ret) }, Culprit::Register(arg));
-                self.checks.check_by(p10, place, by, at[ret], here.get(arg));
-            }
-        }
-        // What was there before the function went with the frame.
-        let told = |f: &&codegen::ask::frame::Field| {
-            !f.member.is_empty() && (!contract.kind.is_shadow() || matches!(f.content, Content::Result(_)))
-        };
-        for field in contract.frame.fields.iter().filter(told) {
-            let place = fregs.wrapping_add(field.offset as u64);
-            let want = match field.content {
-                // A paired trampoline still has there what it saved before.
-                Content::Reg(_) if around => None,
-                Content::Reg(r) | Content::Result(r) => Some(at[r]),
-                Content::ExitSp => Some(exit_sp),
-                Content::Flags => Some(at.flags),
-                Content::Const(n) => Some(n as u64),
-                Content::Unfilled => continue,
-                Content::Vector(_)
-                | Content::VectorResult(_)
-                | Content::StackWord(_)
-                | Content::Cookie
-                | Content::Session(_)
-                | Content::Ip => continue,
-                Content::Pc if contract.kind == Kind::Rethook => Some(self.places.exit),
-                // No two kernels agree on what these are after the function's end; that something is there is asked.
-                Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct => None,
-            };
-            if let Some(want) = want {
-                self.checks.check_by(p10, Slot(field.member), Culprit::Memory(place), want, here.word(place));
-            }
-            self.check_written(place, field.member, here.pc);
-        }
+        let call = if contract.kind.calls_body() { EXIT } else { ENTRY };
+        let (op, own) = (self.places.op, self.places.exit);
+        let state = Traced { registers: &at, sp: exit_sp, pc: own, ip: 0, op, parent: 0, own };
+        self.check_told(here, call, &state, false);
+        self.check_frame(here, contract, call, (frame(here, contract), 0), &state);
         // Where RET took it, unwinders find what they know to stand for another: unwind_recover_rethook (kernel
         // arch/x86/include/asm/unwind.h).
         if contract.kind == Kind::Rethook && abi.link.is_none() {

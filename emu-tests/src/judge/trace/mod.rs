@@ -22,6 +22,7 @@ use std::sync::Arc;
 use codegen::arch::site::Site;
 use codegen::ask::spec::Kind;
 use codegen::contract::Contract;
+use codegen::contract::demand::{Demand, Moment};
 use codegen::profile::Convention;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
@@ -82,6 +83,8 @@ pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub convention: Option<&'static Convention>,
     pub contracts: Vec<Rc<Contract>>,
+    /// What each contract demands of calls.
+    pub demands: Vec<Rc<[Demand]>>,
     /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
     pub callees: Vec<Vec<u64>>,
     /// What is known of each byte of the image.
@@ -235,8 +238,11 @@ impl Trace {
         }
         let checks = Checks::of(contracts.len());
         let lets_go = contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
+        let at_calls = |demand: &Demand| matches!(demand.moment, Moment::Call(_));
+        let of = |contract: &Contract| contract.demands().into_iter().filter(at_calls).collect();
+        let demands = contracts.iter().map(of).collect();
         let contracts = contracts.iter().cloned().map(Rc::new).collect();
-        Ok(Trace { contracts, checks, lets_go, ..Trace::default() })
+        Ok(Trace { contracts, demands, checks, lets_go, ..Trace::default() })
     }
 
     /// Forget the last run, keep what was counted.
@@ -282,6 +288,11 @@ impl Trace {
     /// Its contract.
     fn contract(&self) -> Option<Rc<Contract>> {
         self.contracts.get(self.trampoline()).cloned()
+    }
+
+    /// What its contract demands of calls.
+    fn demanded(&self) -> Rc<[Demand]> {
+        self.demands.get(self.trampoline()).cloned().unwrap_or_default()
     }
 
     /// What a trampoline does.
