@@ -71,7 +71,7 @@ pub fn ours(kind: Kind, programs: &[Program], target: &Target) -> Result<Vec<Way
 /// The same, as [`Way`]s.
 pub fn ways(spent: Vec<Spent>) -> Vec<Way> {
     let way = |s: Spent| Way {
-        way: s.situation,
+        way: s.situation.to_string(),
         executed: s.executed,
         loads: s.loads,
         stores: s.stores,

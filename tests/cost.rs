@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use codegen::ask::spec::Kind;
+use emu_tests::Situation;
 
 #[test]
 fn the_cost_that_is_told_is_the_cost_that_is_counted() {
@@ -31,13 +32,15 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let told = cost.paths.iter().map(|p| (p.executed, p.loads, p.stores));
                     let told: Vec<_> = told.collect();
                     // In code that is retired or detached stands what the listing does not have.
-                    let jumps = ["retired", "detached", "detached-others"].contains(&s.situation.as_str());
+                    let jumps = matches!(s.situation, Situation::Retired | Situation::Detached { .. });
                     let listed = jumps || told.contains(&counted);
                     assert!(listed, "{what}, {}: counted {counted:?} of {told:?}", s.situation);
-                    let hooked = s.situation.contains("parent") && !spec.kind.for_one_function();
+                    let probed = s.situation.rethook();
+                    let hooked = s.situation.parent() && !probed && !spec.kind.for_one_function();
                     // Where the return address is in a register, what goes to a direct trampoline is a jump.
                     let jumps = suite.options.contains("direct-way=jmp") || target.facts.abi.link.is_some();
-                    let pushed = u32::from(s.situation.contains("direct") && !s.situation.contains("early") && !jumps);
+                    let sent = s.situation.direct() || s.situation.direct_jump();
+                    let pushed = u32::from(sent && !jumps);
                     // A hooked return costs the function's own prediction, and what the way back to the parent costs.
                     let exit = &target.convention.exit;
                     let (mispredicted, left) =
@@ -46,8 +49,8 @@ fn the_cost_that_is_told_is_the_cost_that_is_counted() {
                     let skipped = i32::from(spec.kind.calls_body() && !spec.kind.jumped_to());
                     // So does a kretprobe: the function's RET goes to its trampoline, and that one's elsewhere than behind its
                     // call, which keeps the balance.
-                    let probed = if s.situation.starts_with("rethook") { 2 } else { 0 };
-                    let (mispredicted, left) = (mispredicted + pushed + probed + skipped as u32, left + skipped);
+                    let probes = if probed { 2 } else { 0 };
+                    let (mispredicted, left) = (mispredicted + pushed + probes + skipped as u32, left + skipped);
                     assert_eq!((s.mispredicted, s.imbalance), (mispredicted, left), "{what}, {}", s.situation);
                     let promised = codegen::contract::Contract::of(&spec, &target).unwrap().mispredicted;
                     if spec.kind == Kind::Return || spec.kind.for_one_function() {

@@ -22,12 +22,13 @@ use crate::judge::tally::Tally;
 use crate::judge::trace::Uc;
 use crate::run::case::Case;
 use crate::run::filter::Filter;
+use crate::run::situation::Situation;
 
 /// One way through a trampoline. What it calls is not counted.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Spent {
-    /// The situation, as `check --situation` names it.
-    pub situation: String,
+    /// The situation.
+    pub situation: Situation,
     /// Instructions executed.
     pub executed: u32,
     /// 8-byte slots read, including a return's pop.
@@ -134,7 +135,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     count_into(&mut rig, this, &count, &returns)?;
     let mut all: Vec<Spent> = Vec::new();
     for case in &cases {
-        let situation = case.situation.to_string();
+        let situation = case.situation;
         let concerns = !contract.kind.returned_to() || case.situation.exit() == Some(contract.kind);
         if !concerns
             || case.slot == 0 && all.iter().any(|s| s.situation == situation)

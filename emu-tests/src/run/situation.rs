@@ -188,12 +188,13 @@ impl Situation {
         matches!(self, Situation::Calls { ip: true, .. })
     }
 
-    pub(crate) fn direct(self) -> bool {
+    /// A callback chooses a direct trampoline that the site calls.
+    pub fn direct(self) -> bool {
         matches!(self, Situation::Calls { direct: Chosen::Called, .. })
     }
 
-    /// It is one that the site jumps to.
-    pub(crate) fn direct_jump(self) -> bool {
+    /// A callback chooses a direct trampoline that the site jumps to.
+    pub fn direct_jump(self) -> bool {
         matches!(self, Situation::Calls { direct: Chosen::Jumped, .. })
     }
 
@@ -202,12 +203,12 @@ impl Situation {
     }
 
     /// The return is hooked, in whatever way.
-    pub(crate) fn parent(self) -> bool {
+    pub fn parent(self) -> bool {
         matches!(self, Situation::Calls { parent: true, .. } | Situation::ParentResults) || self.rethook()
     }
 
     /// The return is hooked as for a kretprobe.
-    pub(crate) fn rethook(self) -> bool {
+    pub fn rethook(self) -> bool {
         matches!(self, Situation::Rethook { .. })
     }
 

@@ -31,21 +31,29 @@ const CALLEE: &str = "direct_func";
 /// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
 const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER };
 
-/// The prototypes for which a suite has direct-call trampolines: one argument, several on the stack, a result in memory,
-/// vector registers, and vector registers with stack arguments.
-const SIGNATURES: &[&str] = &[
-    "void kfree_skb(struct sk_buff *skb)",
-    "u64 words(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i)",
-    "struct result { 40, 8 } memory(u64 a, u64 b, u64 c)",
-    "void vectors(double x, signed char a, float y, unsigned short b, struct { double d; } z)",
-    "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
+/// A prototype with one argument.
+const ONE: &str = "void kfree_skb(struct sk_buff *skb)";
+/// A prototype with several arguments on the stack.
+const WORDS: &str = "u64 words(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i)";
+
+/// The direct-call trampolines that a suite has for prototypes: a result in memory, vector registers, and those with stack
+/// arguments besides.
+const SIGNATURES: &[(&str, &str)] = &[
+    ("direct_kfree_skb", ONE),
+    ("direct_words", WORDS),
+    ("direct_memory", "struct result { 40, 8 } memory(u64 a, u64 b, u64 c)"),
+    ("direct_vectors", "void vectors(double x, signed char a, float y, unsigned short b, struct { double d; } z)"),
+    (
+        "direct_all",
+        "double all(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i, u64 j, double x, double y)",
+    ),
 ];
 
-/// The one with the second of them to which sites jump.
-const JUMP_STACK: &str = "direct_jump_words";
+/// The one to which sites jump.
+const JUMP_STACK: (&str, &str) = ("direct_jump_words", WORDS);
 
-/// The prototype of one that has a static chain too.
-const CHAINED: &str = "u64 chained(u64 a, u64 b)";
+/// The one that has a static chain too.
+const CHAINED: (&str, &str) = ("direct_chained", "u64 chained(u64 a, u64 b)");
 const CHAIN: &str = "static-chain";
 
 /// What the recording trampolines of a suite record. Their numbers have bits in each part that an instruction holds.
@@ -91,15 +99,15 @@ const RECORDED: &str = "u64 traced_function(u64 a, u64 b, u64 c, u64 d, u64 e, u
 
 /// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
 const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
-    ("fentry", SIGNATURES[0], RESTORE_REGS, &[program(Attach::Fentry, "direct_func", 0)]),
+    ("programs_fentry", ONE, RESTORE_REGS, &[program(Attach::Fentry, "direct_func", 0)]),
     (
-        "fentry_stack",
-        SIGNATURES[1],
+        "programs_fentry_stack",
+        WORDS,
         Programs { ip_arg: true, ..RESTORE_REGS },
         &[program(Attach::Fentry, "direct_func", 0x7fff_ffff), program(Attach::Fentry, "callback2", 0x7ff)],
     ),
     (
-        "fexit",
+        "programs_fexit",
         "u64 three(u64 a, u64 b, u64 c)",
         CALL_ORIG,
         &[
@@ -109,26 +117,26 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         ],
     ),
     (
-        "fexit_stack",
-        SIGNATURES[1],
+        "programs_fexit_stack",
+        WORDS,
         CALL_ORIG,
         &[program(Attach::Fentry, "callback2", 1), program(Attach::Fexit, "direct_func", 0)],
     ),
     (
-        "fexit_vectors",
+        "programs_fexit_vectors",
         "double two(double x, u64 a, u64 b)",
         Programs { ip_arg: true, ..CALL_ORIG },
         &[program(Attach::Fentry, "direct_func", 0x22), program(Attach::Fexit, "callback2", 0x10000)],
     ),
     (
-        "fmod_ret",
+        "programs_fmod_ret",
         "u64 one(u64 a)",
         CALL_ORIG,
         &[program(Attach::FmodRet, "direct_func", 0x11), program(Attach::FmodRet, "callback2", 2)],
     ),
     (
-        "fmod_ret_stack",
-        SIGNATURES[1],
+        "programs_fmod_ret_stack",
+        WORDS,
         Programs { skip_frame: true, ip_arg: true, ..CALL_ORIG },
         &[
             program(Attach::Fexit, "callback2", 0x12345),
@@ -137,13 +145,13 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         ],
     ),
     (
-        "skip_frame",
+        "programs_skip_frame",
         "void two(u64 a, u64 b)",
         Programs { skip_frame: true, ..CALL_ORIG },
         &[program(Attach::Fexit, "direct_func", 4)],
     ),
     (
-        "fsession",
+        "programs_fsession",
         "u64 three(u64 a, u64 b, u64 c)",
         CALL_ORIG,
         &[
@@ -154,14 +162,14 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         ],
     ),
     (
-        "fsession_stack",
-        SIGNATURES[1],
+        "programs_fsession_stack",
+        WORDS,
         Programs { ip_arg: true, ..CALL_ORIG },
         &[program(Attach::FmodRet, "callback2", 1), program(Attach::Fsession, "direct_func", 0x7000)],
     ),
-    ("fsession_void", SIGNATURES[0], CALL_ORIG, &[program(Attach::Fsession, "callback2", 0)]),
+    ("programs_fsession_void", ONE, CALL_ORIG, &[program(Attach::Fsession, "callback2", 0)]),
     (
-        "tail_call",
+        "programs_tail_call",
         "u64 one(u64 a)",
         COUNTED,
         &[
@@ -171,14 +179,14 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         ],
     ),
     (
-        "tail_call_after",
+        "programs_tail_call_after",
         "u64 one(u64 a)",
         COUNTED,
         &[program(Attach::FmodRet, "direct_func", 4), program(Attach::Fexit, "callback2", 5)],
     ),
     (
-        "tail_call_on",
-        SIGNATURES[0],
+        "programs_tail_call_on",
+        ONE,
         Programs { call_orig: false, ..COUNTED },
         &[program(Attach::Fentry, "direct_func", 9)],
     ),
@@ -224,29 +232,29 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         all.extend(RECORDERS.iter().map(|(name, recorder)| ((*name).to_owned(), Kind::Record(*recorder))));
         all.push((SLED.to_owned(), Kind::Sled));
     }
-    for signature in SIGNATURES {
+    for (name, signature) in SIGNATURES {
         let proto = Prototype::parse(signature)?;
         let direct = target.place(&proto)?.direct(&target.facts.abi, target.convention.site.live, false);
-        all.push((format!("direct_{}", proto.name), Kind::Direct(direct)));
+        all.push(((*name).to_owned(), Kind::Direct(direct)));
     }
     if target.convention.site.direct_jumps {
-        let stack = Prototype::parse(SIGNATURES[1])?;
+        let stack = Prototype::parse(JUMP_STACK.1)?;
         let stack = target.place(&stack)?.direct(&target.facts.abi, target.convention.site.live, false);
         for (name, direct) in [
             ("direct_jump_0_ip", Direct { ip: true, ..Direct::default() }),
             ("direct_jump_1", Direct { args: 1, ..Direct::default() }),
-            (JUMP_STACK, stack),
+            (JUMP_STACK.0, stack),
         ] {
             all.push((name.to_owned(), Kind::Direct(Direct { jumped: true, ..direct })));
         }
     }
     // What the psABI has besides arguments.
     let mut chained =
-        target.place(&Prototype::parse(CHAINED)?)?.direct(&target.facts.abi, target.convention.site.live, false);
+        target.place(&Prototype::parse(CHAINED.1)?)?.direct(&target.facts.abi, target.convention.site.live, false);
     let chain = target.facts.abi.live.iter().find(|(what, _)| *what == CHAIN);
     if let (Some(live), Some((_, regs))) = (&mut chained.live, chain) {
         live.regs = live.regs.union(*regs);
-        all.push(("direct_chained".to_owned(), Kind::Direct(chained)));
+        all.push((CHAINED.0.to_owned(), Kind::Direct(chained)));
     }
     for (name, signature, flags, attached) in PROGRAMS {
         let proto = Prototype::parse(signature)?;
@@ -264,25 +272,20 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
         }
         let programs = target.place(&proto)?.programs(&proto, abi, live, false)?;
         let programs = Programs { call_orig, skip_frame, ip_arg, tail_call, ..programs.attached(attached) };
-        all.push((format!("programs_{name}"), Kind::Programs(programs)));
+        all.push(((*name).to_owned(), Kind::Programs(programs)));
     }
     Ok(all)
 }
 
 /// Of a trampoline of [`trampolines`] that calls programs: the prototype of its function, and the programs.
 fn attached(name: &str) -> Option<(&'static str, &'static [Program])> {
-    let name = name.strip_prefix("programs_")?;
     PROGRAMS.iter().find(|(n, ..)| *n == name).map(|&(_, signature, _, programs)| (signature, programs))
 }
 
-/// The prototype of a trampoline of [`trampolines`] that has one.
+/// The prototype of a direct-call trampoline of [`trampolines`] that has one.
 fn signature(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("direct_jump_").or_else(|| name.strip_prefix("direct_"))?;
-    SIGNATURES
-        .iter()
-        .copied()
-        .chain([CHAINED])
-        .find(|s| s.split_once('(').is_some_and(|(before, _)| before.ends_with(&format!(" {name}"))))
+    let all = SIGNATURES.iter().chain([&JUMP_STACK, &CHAINED]);
+    all.copied().find(|(known, _)| *known == name).map(|(_, signature)| signature)
 }
 
 /// Those of [`trampolines`] to judge under the options of `target`, one of all combinations but for those options that are
@@ -368,7 +371,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let jump = if jumped { format!(" --jump --function {function}+{resume}") } else { String::new() };
             let ip = if ip { " --ip" } else { "" };
             let passed = match signature(spec.name) {
-                Some(CHAINED) => format!("--sig '{CHAINED}' --live {CHAIN}"),
+                Some(signature) if spec.name == CHAINED.0 => format!("--sig '{signature}' --live {CHAIN}"),
                 Some(signature) => format!("--sig '{signature}'"),
                 None => format!("--args {args}{ip}"),
             };
