@@ -472,10 +472,9 @@ impl Checker<'_> {
         }
     }
 
-    /// Handlers leave vector registers alone: nothing is known of the function, or they were proven to.
+    /// Handlers leave vector registers alone: nothing is known of the function and none is kept for it, or they were proven to.
     pub(super) fn general_only(&self) -> bool {
-        let kind = self.contract.kind;
-        (!kind.is_sled() || self.contract.vectors_kept == 0) && kind.live().is_none_or(|live| live.general_callee)
+        self.contract.vectors_kept == 0 && self.contract.kind.live().is_none_or(|live| live.general_callee)
     }
 
     /// General registers hold what they held at the site, or what a handler stored for them.
@@ -488,14 +487,18 @@ impl Checker<'_> {
 
     /// Vector registers hold what they held at the site: all of them, or those that carry arguments.
     pub(super) fn keeps_vectors(&mut self, line: usize, state: &State) {
-        let abi = self.abi;
         let saved = self.contract.kind.live().map_or(0, Live::saved_vectors);
-        let some = &abi.vector_args[..usize::from(saved).min(abi.vector_args.len())];
-        let every: Vec<u8> = (0..self.machine.vectors.len() as u8).collect();
-        let all = self.general_only() || self.contract.kind.is_sled();
-        for &vector in if all { &every } else { some } {
+        for vector in self.due(self.abi.vector_args, saved.into(), self.contract.vectors_kept) {
             self.same_vector(line, Property::Registers, vector, self.start.vector(vector), state);
         }
+    }
+
+    /// The vector registers that must have their value: all, where handlers use general registers only; else the first so many
+    /// of `carriers`, and `named` ones, by their numbers as bits.
+    pub(super) fn due(&self, carriers: &[u8], saved: usize, named: u32) -> Vec<u8> {
+        let (all, some) = (self.general_only(), &carriers[..saved.min(carriers.len())]);
+        let every = 0..self.machine.vectors.len() as u8;
+        every.filter(|vector| all || some.contains(vector) || named >> vector & 1 == 1).collect()
     }
 }
 

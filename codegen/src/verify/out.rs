@@ -259,10 +259,8 @@ impl Checker<'_> {
         if state.skipped_by.is_some() {
             return;
         }
-        // Handlers that use general registers only leave all of them alone.
-        let every: Vec<u8> = (0..self.machine.vectors.len() as u8).collect();
-        let some = &abi.vector_rets[..vectors.min(abi.vector_rets.len())];
-        for &vector in if self.general_only() { &every } else { some } {
+        let named = abi.vector_rets.iter().fold(0, |bits, vector| bits | 1 << vector) & self.contract.vectors_kept;
+        for vector in self.due(abi.vector_rets, vectors, named) {
             let wanted = [0, 1].map(|half| Value::of(Root::BodyVector(vector, half)));
             self.same_vector(line, Property::Registers, vector, wanted, state);
         }
