@@ -130,7 +130,7 @@ fn what_saves_no_vector_registers_says_so() {
         } else {
             2
         }));
-        bench.refuses(&saved, &[name, "kretprobes", "saves no vector registers", "valid: without that option"]);
+        bench.refuses(&saved, &[name, "kretprobes", "no room for vector registers", "valid: without the option"]);
     }
     let known = ["gen", "ftrace_caller", "--arch", "x86_64", "--set", "vectors=save", "-o", "out"];
     bench.refuses(&known, &["option 'vectors' of x86_64 has one value in profile linux-7.3"]);

@@ -54,7 +54,6 @@ impl Plan {
             Kind::Stub | Kind::StubGraph => self.stub(spec.kind, target, ExitPath::Caller),
             Kind::StubDirect => self.stub(spec.kind, target, ExitPath::Function),
             Kind::Entry(regs) => self.entry(regs, &frame, target),
-            Kind::Rethook if target.saves_vectors => return Err(no_vectors(spec, target)),
             Kind::Return | Kind::Rethook => self.exit(spec.kind, &frame, target),
             Kind::Direct(direct) => self.direct(direct, &frame, target),
             Kind::Sled => {
@@ -576,16 +575,6 @@ impl Plan {
             self.push(&[Step::Unalign]);
         }
     }
-}
-
-/// A trampoline for kretprobes has no room for vector registers: unwinders know where its frame ends.
-fn no_vectors(spec: &Spec, target: &Target) -> Error {
-    let (arch, profile) = (target.facts.name, target.convention.profile);
-    Error::new(format!(
-        "{}: a trampoline of kretprobes on {arch} saves no vector registers, which profile {profile} has saved by an option; \
-         valid: without that option, with handlers that use general registers only",
-        spec.name
-    ))
 }
 
 /// Refuse a trampoline that records what it cannot.

@@ -246,6 +246,17 @@ impl Target {
             Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
             Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
             Kind::Return => self.structure(FrameUse::Exit)?,
+            Kind::Rethook if self.saves_vectors => {
+                return Err(Error::Absent {
+                    profile: self.convention.profile.to_owned(),
+                    what: format!(
+                        "room for vector registers in a trampoline of kretprobes on {}, where unwinders know how its frame ends",
+                        self.facts.name
+                    ),
+                    valid: "without the option that saves them, with handlers that use general registers only"
+                        .to_owned(),
+                });
+            }
             Kind::Rethook => self.structure(FrameUse::Rethook)?,
             Kind::Sled => {
                 let frame = self.layouts.sled.ok_or_else(|| self.no_layout("a frame with every register"))?;
