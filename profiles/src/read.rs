@@ -496,7 +496,9 @@ impl<'a> Reader<'a> {
     fn keeps_live(&self, site: &Site, frames: &[(FrameUse, FrameTable)], facts: &Facts) -> Result<()> {
         for (of, table) in frames {
             let kind = of.kind();
-            let due = promised(kind, facts, site).0.minus(site.c_keeps(&facts.abi));
+            // How the way back is kept is said of pc and parent_ip.
+            let way = RegSet::of(&facts.abi.link.into_iter().collect::<Vec<_>>());
+            let due = promised(kind, facts, site).0.minus(site.c_keeps(&facts.abi)).minus(way);
             let held = |reg| table.layout.fields.iter().any(|f| f.reloaded() && f.content == Content::Reg(reg));
             if let Some(reg) = due.iter().find(|reg| !held(*reg)) {
                 let name = facts.abi.name(reg);
