@@ -149,3 +149,57 @@ fn the_library_and_the_tool_agree() {
         assert!(verdict.failures.is_empty() && verdict.passed >= 10, "{verdict:?}");
     }
 }
+
+/// A template is what `gen --emit template` writes, and relocations are those of the object.
+#[test]
+fn templates_and_relocations_are_those_of_the_tool() {
+    use object::{Object, ObjectSection, RelocationFlags};
+    let b = common::Bench::new();
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let target = tramptool::Target::with_profile(arch, "bare").unwrap();
+        let spec = tramptool::Spec::record("f", tramptool::Events::Both).clock(tramptool::Clock::Word).id(7);
+        let made = tramptool::generate(&target, &[spec.sig("long f(long a)").result()]).unwrap();
+        let record = ["gen", "record", "--events", "both", "--clock", "word", "--id", "7", "--function", "f"];
+        let how = ["--sig", "long f(long a)", "--result", "--profile", "bare", "--arch", arch, "--stem", "t"];
+        b.ok(&[&record[..], &how, &["--emit", "template,obj"]].concat());
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(b.path("t.template.json")).unwrap()).unwrap();
+        let template = made.template().unwrap();
+        let hex: String = template.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((json["bytes"].as_str(), json["entry"].as_u64()), (Some(&*hex), Some(template.entry.into())));
+        assert_eq!(
+            (json["name"].as_str(), json["align"].as_u64()),
+            (Some(&*template.name), Some(template.align.into()))
+        );
+        let told = template.fixups.iter().map(|f| {
+            let symbol = format!("{:?}", f.symbol).to_lowercase();
+            let (r_type, place, addend) = (f.r_type, f.place, f.addend);
+            let at = f.offset;
+            serde_json::json!({ "offset": at, "type": r_type, "name": f.name, "symbol": symbol, "place": place, "addend": addend })
+        });
+        let told: Vec<_> = told.collect();
+        assert!(told.len() > 3 && json["fixups"] == serde_json::json!(told), "{arch}: {told:?}");
+
+        let bytes = std::fs::read(b.path("t.o")).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let text = file.section_by_name(".text").unwrap();
+        let mut wanted: Vec<(u64, u32)> = text
+            .relocations()
+            .map(|(at, reloc)| match reloc.flags() {
+                RelocationFlags::Elf { r_type } => (at, r_type.0),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        wanted.sort_unstable();
+        let relocations = made.relocations().unwrap();
+        let mut found: Vec<(u64, u32)> = relocations.iter().map(|r| (r.offset.into(), r.r_type)).collect();
+        found.sort_unstable();
+        assert_eq!(found, wanted, "{arch}");
+        let to = |name: &str| relocations.iter().any(|r| r.to == tramptool::Referent::Symbol(name.to_owned()));
+        assert!(to("f") && to("trace_clock"), "{relocations:?}");
+
+        let direct = tramptool::generate(&target, &[tramptool::Spec::direct("g").args(1)]).unwrap();
+        assert!(direct.template().unwrap_err().to_string().contains("g_tramp is not a recording trampoline"));
+    }
+}

@@ -165,7 +165,7 @@ fn the_object_and_the_contract_of_one_run_go_together() {
     let profile = text.lines().find(|line| line.starts_with("profile")).unwrap();
     assert_eq!(profile, "profile = \"bare\"");
     let check = ["check", "--contract", "all.toml", "--object", "all.o"];
-    let report = b.ok(&check);
+    let report = b.ok(&[&check[..], &["-v"]].concat());
     assert!(report.contains("trace_caller"), "{report}");
     b.refuses(&[&check[..], &["--profile", "linux-6.12"]].concat(), &["all.toml:3: is for profile bare"]);
     // One fault: the contract is the same, and the object breaks it.

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use codegen::ask::spec::Spec;
+use codegen::ask::spec::{Kind, Spec};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::profile::target::Target;
@@ -94,6 +94,50 @@ fn a_failure_under_a_profile_is_seen_again() {
     }
 }
 
+/// Whatever handlers do, no trampoline loses a vector register with an argument or a result where vector registers are saved; and
+/// each does where they are not.
+#[test]
+fn bare_trampolines_keep_vector_registers() {
+    let bench = Bench::new();
+    for backend in BACKENDS {
+        let what = ["check", "trace_caller", "trace_regs_caller", "trace_return", "direct_1", "direct_0_ip"];
+        let around = ["around_frame_1", "around_fregs", "--arch", backend.facts().name, "--profile", "bare"];
+        // Where the ABI has them in use.
+        let abi = backend.facts().options.iter().any(|option| option.values.contains(&"lp64d"));
+        let abi = if abi { &["--set", "abi=lp64d"][..] } else { &[] };
+        let judge = |set: &str| bench.ok(&[&what[..], &around, abi, &["--set", set, "--format", "json"]].concat());
+        let lost = |report: &str| report.matches("\"vectors-lost\"").count();
+        let [saved, none] = ["vectors=save", "vectors=none"].map(judge);
+        assert_eq!((lost(&saved), saved.matches("\"vector-results-lost\"").count()), (0, 0), "{saved}");
+        assert!(lost(&none) > 6 && none.contains("\"vector-results-lost\""), "{none}");
+    }
+}
+
+/// A trampoline of kretprobes has no room for vector registers, and one whose ABI has none in use needs none.
+#[test]
+fn what_saves_no_vector_registers_says_so() {
+    let bench = Bench::new();
+    let text = "name = \"kret\"\nabout = \"with kretprobes\"\nextends = \"linux-7.3\"\n\
+                [arch.x86_64.option.vectors]\n[arch.riscv64.option.vectors]\n[arch.riscv64.option.abi]\nfixed = false\n";
+    std::fs::write(bench.path("kret.toml"), text).unwrap();
+    for arch in ["x86_64", "riscv64"] {
+        let name = tool::profile("linux-7.3").unwrap().convention(arch).unwrap().symbol(Kind::Rethook).unwrap();
+        let made = ["gen", name, "--arch", arch, "--profile", "kret.toml", "-o", "out"];
+        bench.ok(&made);
+        let mut saved = made.to_vec();
+        saved.extend(["--set", "vectors=save", "--set", "abi=lp64d"].iter().take(if arch == "riscv64" {
+            4
+        } else {
+            2
+        }));
+        bench.refuses(&saved, &[name, "kretprobes", "no room for vector registers", "valid: without the option"]);
+    }
+    let known = ["gen", "ftrace_caller", "--arch", "x86_64", "--set", "vectors=save", "-o", "out"];
+    bench.refuses(&known, &["option 'vectors' of x86_64 has one value in profile linux-7.3"]);
+    let soft = ["gen", "trace_caller", "--arch", "riscv64", "--profile", "bare", "--set", "abi=lp64", "-o", "-"];
+    assert!(!bench.ok(&soft).contains("VEC0"));
+}
+
 #[test]
 fn bare_objects_need_nothing_but_their_handlers() {
     let bench = Bench::new();
@@ -116,6 +160,35 @@ fn bare_objects_need_nothing_but_their_handlers() {
         let ld = ld.output().unwrap();
         assert!(ld.status.success(), "{linker}: {}", String::from_utf8_lossy(&ld.stderr));
     }
+}
+
+/// Each slot of a register that a trampoline must give back is missed where it is missing: with its line, and the cure.
+fn frames_keep_what_is_live(facts: &[&'static codegen::arch::facts::Facts]) {
+    let bare = include_str!("../profiles/bare.toml");
+    let lines: Vec<&str> = bare.lines().collect();
+    let mut missed = 0;
+    for (n, line) in lines.iter().enumerate() {
+        let Some((_, holds)) = line.split_once("holds = \"") else { continue };
+        let (reg, rest) = holds.split_once('"').unwrap();
+        let frame = lines[..n].iter().rposition(|l| l.starts_with("field = [")).unwrap();
+        let header = lines[..n].iter().rfind(|l| l.starts_with("[arch.")).unwrap();
+        let arch = header["[arch.".len()..].split('.').next().unwrap();
+        let abi = &facts.iter().find(|f| f.name == arch).unwrap().abi;
+        let lost = tool::profile("bare").unwrap().convention(arch).unwrap().site.lost;
+        let due = |reg| abi.caller_saved.contains(reg) && !lost.contains(reg);
+        let kept = rest.contains("stores") && abi.find(reg).is_some_and(due);
+        // Of those around functions, results have members too.
+        if !kept || header.contains("around") || lines[frame..n].contains(&"]") {
+            continue;
+        }
+        let text = [&lines[..n], &lines[n + 1..]].concat().join("\n").replacen("name = \"bare\"", "name = \"mine\"", 1);
+        let e = profiles::load(Source { name: "mine.toml", text: &text }, facts).expect_err(line).to_string();
+        let live = if header.ends_with(".exit]") { "returns" } else { "sites" };
+        let told = format!("mine.toml:{}: {reg} is live at {live}, and no slot keeps it; valid: ", frame + 1);
+        assert!(e.starts_with(&told), "{line}: {e}");
+        missed += 1;
+    }
+    assert!(missed > 70, "{missed}");
 }
 
 /// A mistake, and what the message has of it.
@@ -144,6 +217,11 @@ fn mistakes_are_told_with_their_line() {
             "mine.toml:24: t2 is live at sites, and no slot keeps it; valid: a field with `holds = \"t2\"`",
         ),
         (
+            "    { symbol = \"EVENT_A6\", member = \"a6\", offset = 72, holds = \"a6\", stores = \"take-effect\" },\n",
+            "",
+            "mine.toml:24: a6 is live at sites, and no slot keeps it; valid: a field with `holds = \"a6\"`",
+        ),
+        (
             "holds = \"a7\", stores = \"take-effect\"",
             "holds = \"a7\", stores = \"cannot-happen\"",
             "mine.toml:35: EVENT_A7 is a member",
@@ -162,6 +240,7 @@ fn mistakes_are_told_with_their_line() {
         let e = profiles::load(Source { name: "mine.toml", text: &text }, &facts).expect_err(wrong).to_string();
         assert!(e.starts_with(message), "{wrong}: {e}");
     }
+    frames_keep_what_is_live(&facts);
     let itself = "extends = \"x.toml\"";
     assert!(profiles::load(Source { name: "x.toml", text: itself }, &facts).is_err());
     let bench = Bench::new();

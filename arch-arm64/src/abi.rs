@@ -15,7 +15,7 @@ use codegen::words::error::{Error, Result};
 use codegen::words::proto::{Prototype, Type};
 use codegen::words::recorder::Recorder;
 
-use crate::option::{CallOps, Cfi, FrameRecords};
+use crate::option::{CallOps, Cfi, FrameRecords, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -159,7 +159,11 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         layouts,
         places: Some(place),
     };
-    Ok(Target { op_from_site: choices.option::<CallOps>() == CallOps::On, ..Target::plain(convention, choices, own) })
+    Ok(Target {
+        op_from_site: choices.option::<CallOps>() == CallOps::On,
+        saves_vectors: choices.option::<Vectors>() == Vectors::Save,
+        ..Target::plain(convention, choices, own)
+    })
 }
 
 /// BL put pc into x30, after x30 was copied to x9.

@@ -6,6 +6,9 @@ codegen::options! {
     CallOps = "call-ops" { On = "on", Off = "off" }
         "take op from the literal before the function; op can name a direct trampoline",
         applies: |kind, _| kind == Kind::Entry(Regs::Args), apart: false;
+    Vectors = "vectors" { None = "none", Save = "save" }
+        "save q0 to q7, and q0 to q3 at returns, so that handlers may use vector registers",
+        applies: |kind, _| kind.may_lose_vectors(), apart: true;
     FrameRecords = "frame-records" { On = "on", Off = "off" }
         "store two frame records; without them a stack trace misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;

@@ -16,7 +16,7 @@ use codegen::words::error::Result;
 use codegen::words::proto::{Class, Prototype, Scalar, Type};
 use codegen::words::recorder::Recorder;
 
-use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Rvc};
+use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Rvc, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -196,6 +196,8 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         ],
         attributes: Some((".riscv.attributes", SHT_RISCV_ATTRIBUTES, attributes(&arch))),
         op_from_site: choices.option::<CallOps>() == CallOps::On,
+        // Under the soft ABI, no floating-point register carries anything.
+        saves_vectors: choices.option::<Vectors>() == Vectors::Save && (layouts.vectors)(choices) != 0,
         ..Target::plain(convention, choices, own)
     })
 }

@@ -21,6 +21,9 @@ codegen::options! {
     FloatAbi = "abi" { Soft = "lp64", Double = "lp64d" }
         "float ABI in e_flags: soft for kernels, double for user code",
         applies: |_, _| true, apart: false;
+    Vectors = "vectors" { None = "none", Save = "save" }
+        "save fa0 to fa7, and fa0 and fa1 at returns, of the ABI lp64d, so that handlers may use vector registers",
+        applies: |kind, _| kind.may_lose_vectors(), apart: true;
     FrameRecords = "frame-records" { Off = "off", On = "on" }
         "store two frame records; without them an unwinder by frame pointers misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;

@@ -16,7 +16,7 @@ use codegen::words::proto::{Prototype, Type};
 use codegen::words::recorder::Recorder;
 
 use crate::emu::MACHINE;
-use crate::option::{CallPadding, Cfi, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder};
+use crate::option::{CallPadding, Cfi, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -174,6 +174,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         pushes_flags: true,
         restores_flags,
         realign: align16.then_some(16),
+        saves_vectors: choices.option::<Vectors>() == Vectors::Save,
         marks_regs: frame_pointer && convention.marks_regs,
         direct_jump: jump.then_some(R11),
         ..Target::plain(convention, choices, own)

@@ -363,7 +363,8 @@ struct Dropped {
 
 fn dropped(cx: &Lowering<Insn>) -> Dropped {
     let live = cx.spec.kind.live().unwrap_or_default();
-    Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * i32::from(live.saved_vectors()) }
+    let vectors = cx.frame.fields.iter().filter(|f| matches!(f.content, Content::Vector(_))).count();
+    Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * vectors as i32 }
 }
 
 /// Where the function's caller put a word of its stack arguments: above the return address.

@@ -13,6 +13,9 @@ codegen::options! {
     StackAlign = "stack-align" { Eight = "8", Sixteen = "16" }
         "stack alignment that callbacks get: 8 for kernel C, 16 for SysV code",
         applies: |kind, _| kind.returned_to() || (kind.attaches() && kind != Kind::StubDirect), apart: false;
+    Vectors = "vectors" { None = "none", Save = "save" }
+        "save xmm0 to xmm7, and xmm0 and xmm1 at returns, so that handlers may use vector registers",
+        applies: |kind, _| kind.may_lose_vectors(), apart: true;
     RestoreFlags = "restore-flags" { On = "on", Off = "off" }
         "restore RFLAGS as func left them; C functions do not need them at their entry, and POPF costs more than all saves",
         applies: |kind, _| kind == Kind::Entry(Regs::All), apart: false;

@@ -11,21 +11,25 @@
 #if defined(__x86_64__)
 #define SITE patchable_function_entry(5)
 #define ARGUMENT TRACE_CALLER_REGS_RDI
-#define GENERAL __attribute__((target("general-regs-only")))
 #elif defined(__aarch64__)
 #define SITE patchable_function_entry(2)
 #define ARGUMENT TRACE_CALLER_REGS_X0
-#define GENERAL __attribute__((target("general-regs-only")))
 #else
 #define SITE patchable_function_entry(4) // two bytes each, with compressed instructions
 #define ARGUMENT TRACE_CALLER_REGS_A0
-#define GENERAL
 #endif
 
 static unsigned long calls, last;
+static double mean;
 
-// The handler: notes the argument, and replaces it, which takes effect.
-GENERAL void trace_entry(unsigned long ip, unsigned long parent_ip, void *fregs)
+__attribute__((noinline, noclone)) static double between(double a, double b)
+{
+	return (a + b) / 2;
+}
+
+// The handler: notes the argument of triple, and replaces it, which takes effect. It is C like any other: of the registers that
+// carry doubles, the trampoline has saved what the handler overwrites.
+void trace_entry(unsigned long ip, unsigned long parent_ip, void *fregs)
 {
 	unsigned long *argument = (void *)((char *)fregs + ARGUMENT);
 
@@ -33,13 +37,21 @@ GENERAL void trace_entry(unsigned long ip, unsigned long parent_ip, void *fregs)
 	(void)parent_ip;
 	calls++;
 	last = *argument;
-	*argument = 100;
+	if (last == 7)
+		*argument = 100;
+	mean = between(mean, (double)calls);
 }
 
 __attribute__((noinline, noclone, SITE)) unsigned long triple(unsigned long n)
 {
 	__asm__ volatile("" : "+r"(n));
 	return 3 * n;
+}
+
+__attribute__((noinline, noclone, SITE)) double hyp(double a, double b)
+{
+	__asm__ volatile("" : : : "memory");
+	return a * a + b * b;
 }
 
 // The instructions that call the trampoline from a site at `site`.
@@ -81,12 +93,15 @@ static int trace(void *function)
 int main(void)
 {
 	unsigned long before = triple(7), after;
+	double sum;
 
-	if (trace((void *)triple)) {
+	if (trace((void *)triple) || trace((void *)hyp)) {
 		perror("mprotect");
 		return 1;
 	}
 	after = triple(7);
 	printf("%lu before, %lu traced; %lu call, its argument was %lu\n", before, after, calls, last);
-	return !(before == 21 && after == 300 && calls == 1 && last == 7);
+	sum = hyp(3.0, 4.0);
+	printf("%.0f traced; %lu calls\n", sum, calls);
+	return !(before == 21 && after == 300 && sum == 25.0 && calls == 2);
 }

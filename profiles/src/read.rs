@@ -14,6 +14,7 @@ use codegen::arch::facts::{Facts, Number, NumberOf};
 use codegen::arch::site::Site;
 use codegen::ask::frame::{Content, Field, FrameLayout, Record, Stores, with_results};
 use codegen::ask::kind::{Kind, Regs, TailCall};
+use codegen::contract::promised;
 use codegen::profile::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
     OptionRule, Profile, ProgramsConvention,
@@ -491,20 +492,27 @@ impl<'a> Reader<'a> {
         Ok(FrameTable { layout, variants })
     }
 
-    /// What is live at sites besides arguments has a slot wherever all arguments are kept.
+    /// What a trampoline must give back and its callback may overwrite has a slot in its frame.
     fn keeps_live(&self, site: &Site, frames: &[(FrameUse, FrameTable)], facts: &Facts) -> Result<()> {
-        let all_arguments = [FrameUse::Args, FrameUse::AroundFregs, FrameUse::AroundShadow];
-        for (of, table) in frames.iter().filter(|(of, _)| all_arguments.contains(of)) {
-            let slots = table.layout.fields.iter().filter(|f| f.reloaded()).map(|f| f.content);
-            let kept: Vec<Content> = slots.collect();
-            if let Some(reg) = site.live.iter().find(|reg| !kept.contains(&Content::Reg(*reg))) {
+        for (of, table) in frames {
+            let kind = of.kind();
+            // How the way back is kept is said of pc and parent_ip.
+            let way = RegSet::of(&facts.abi.link.into_iter().collect::<Vec<_>>());
+            let due = promised(kind, facts, site).0.minus(site.c_keeps(&facts.abi)).minus(way);
+            let held = |reg| table.layout.fields.iter().any(|f| f.reloaded() && f.content == Content::Reg(reg));
+            if let Some(reg) = due.iter().find(|reg| !held(*reg)) {
                 let name = facts.abi.name(reg);
+                let live = if kind.returned_to() { "returns" } else { "sites" };
+                let other = if site.live.contains(reg) {
+                    format!(", or another `live` in [arch.{}.site]", facts.name)
+                } else {
+                    String::new()
+                };
                 return Err(self.at(
                     keys!["arch", facts.name, "frame", of.key(), "field"],
                     format!(
-                        "{name} is live at sites, and no slot keeps it; valid: a field with `holds = \"{name}\"` and \
-                         `stores = \"cannot-happen\"` outside the structure, or another `live` in [arch.{}.site]",
-                        facts.name
+                        "{name} is live at {live}, and no slot keeps it; valid: a field with `holds = \"{name}\"` and \
+                         `stores = \"cannot-happen\"` outside the structure, or `stores = \"take-effect\"` in it{other}"
                     ),
                 ));
             }

@@ -21,7 +21,13 @@ struct Header {
     guard: String,
     tags: Vec<String>,
     functions: Vec<Function>,
-    handlers: Vec<String>,
+    handlers: Vec<Handlers>,
+}
+
+/// Functions that are called, of which the same is true.
+struct Handlers {
+    about: Vec<String>,
+    declarations: Vec<String>,
 }
 
 struct Function {
@@ -43,12 +49,17 @@ pub fn header(
     stem: &str,
 ) -> Result<String> {
     let names: BTreeSet<&str> = listings.iter().map(|l| &*l.name).collect();
-    let mut handlers: Vec<String> = Vec::new();
+    let mut handlers: Vec<Handlers> = Vec::new();
     for (listing, proto) in listings.iter().zip(prototypes) {
         for (name, declaration) in called(&listing.contract, proto.as_ref(), target) {
             // A trampoline can be what is called until a tracer puts its own function there.
-            if !names.contains(&*name) && !handlers.contains(&declaration) {
-                handlers.push(declaration);
+            if names.contains(&*name) || handlers.iter().any(|h| h.declarations.contains(&declaration)) {
+                continue;
+            }
+            let about = listing.contract.for_handlers();
+            match handlers.iter_mut().find(|h| h.about == about) {
+                Some(alike) => alike.declarations.push(declaration),
+                None => handlers.push(Handlers { about, declarations: vec![declaration] }),
             }
         }
     }

@@ -19,12 +19,17 @@ extern const unsigned char {{ label }}[];
 #define {{ offset }}
 {%- endfor %}
 {% endfor %}
-{%- if !handlers.is_empty() %}
-/* Yours. What they must keep stands above the trampolines in the .S. */
-{% for handler in handlers -%}
-{{ handler }};
+{%- for alike in handlers %}
+/*
+ * Yours. What they must keep stands above the trampolines in the .S.
+{%- for sentence in alike.about %}
+ * {{ sentence }}
+{%- endfor %}
+ */
+{% for declaration in alike.declarations -%}
+{{ declaration }};
 {% endfor -%}
-{% endif %}
+{% endfor %}
 #ifdef __cplusplus
 }
 #endif

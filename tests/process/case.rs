@@ -35,6 +35,9 @@ impl Kind {
     }
 }
 
+/// The option by which handlers may use vector registers.
+const SAVED: (&str, &str) = ("vectors", "save");
+
 /// Programs in the order of `fentry`, `fmod_ret`, `fexit`.
 #[derive(Clone, Copy, Default, Debug)]
 struct Attached {
@@ -84,10 +87,12 @@ impl Case {
             programs.skip_frame = programs.counts[1..] != [0, 0] && chance.once_in(3);
         }
         let proven = kind.around().is_some() && chance.once_in(2);
+        let mut set = options(isa, kind, linux, flags, chance);
+        let kept = proven || set.contains(&SAVED);
         let (proto, placed) = loop {
             let proto = Prototype::random(chance, &symbol, isa == Isa::Arm);
             let placed = place(isa, &proto);
-            if compilers_agree(isa, flags, &proto, &placed) && allowed(kind, proven, &programs, &proto, &placed) {
+            if compilers_agree(isa, flags, &proto, &placed) && allowed(kind, kept, &programs, &proto, &placed) {
                 break (proto, placed);
             }
         };
@@ -99,7 +104,6 @@ impl Case {
             1 | 2 if programs.counts[1] > 0 => "SKIP",
             _ => "NOTHING",
         };
-        let mut set = options(isa, kind, linux, flags, chance);
         set.iter_mut().filter(|(option, _)| named && *option == "call-ops").for_each(|(_, value)| *value = "on");
         let act = match act {
             "NOTHING" | "MODIFY" if has_early(isa, kind, linux, &set) => chance.pick(&["EARLY", "NEXT"]),
@@ -169,6 +173,11 @@ impl Case {
         self.kind.around().is_some() || (self.programs.counts[1..] != [0, 0] && !self.programs.skip_frame)
     }
 
+    /// What is known of no prototype saves vector registers around its handlers, which lose them.
+    fn saves_vectors(&self) -> bool {
+        self.set.contains(&SAVED) && !self.proven
+    }
+
     fn profile(&self) -> &'static str {
         if self.linux { "linux-6.12" } else { "bare" }
     }
@@ -184,28 +193,32 @@ impl Case {
         let tramp = format!("{}_tramp", self.symbol);
         let to = |from: String, to: &str| (from, to.to_owned());
         let mut renamed = Vec::new();
+        let general = if self.saves_vectors() { "v" } else { "g" };
         if matches!(self.kind, Kind::Args | Kind::Regs | Kind::Graph) {
             let entry = if self.kind == Kind::Regs {
                 named("ftrace_regs_caller", "trace_regs_caller")
             } else {
                 named("ftrace_caller", "trace_caller")
             };
-            renamed.extend([to(entry.clone(), &tramp), to(named("ftrace_stub", "trace_entry"), "g_entry")]);
+            renamed.extend([
+                to(entry.clone(), &tramp),
+                to(named("ftrace_stub", "trace_entry"), &format!("{general}_entry")),
+            ]);
             args.push(entry);
         }
         if self.kind == Kind::Graph {
             let back = named("return_to_handler", "trace_return");
             renamed.extend([to(back.clone(), &format!("{}_back", self.symbol))]);
-            renamed.push(to(named("ftrace_return_to_handler", "trace_exit"), "g_exit"));
+            renamed.push(to(named("ftrace_return_to_handler", "trace_exit"), &format!("{general}_exit")));
             args.push(back);
         }
         if !renamed.is_empty() {
             return (args, renamed);
         }
-        // Forms that show the registers let handlers use general ones only.
+        // Forms that show the registers let handlers use general ones only, if vector registers are not saved.
         let vectors = match self.kind {
             _ if self.proven => "p",
-            Kind::Fregs | Kind::Shadow => "g",
+            Kind::Fregs | Kind::Shadow => general,
             _ => "v",
         };
         let more = match self.kind {
@@ -318,7 +331,7 @@ impl Case {
         let row = format!(
             "    {{.name = \"{}\", .seed = {}u, .kind = {}, .act = {}, .function = {s}, .tramp = {s}_tramp, .back = {back}, \
              .behind = {behind}, .jumps = {}, .literal = {}, .probe = {}, .again = {}, .op = {}, .flags = {}, .align = {}, \
-             .ip = {}, .fentry = {fentry}, .fmod_ret = {fmod_ret}, .fexit = {fexit}, .ip_arg = {}, .cookies = {s}_cookies, \
+             .ip = {}, .vectors = {}, .fentry = {fentry}, .fmod_ret = {fmod_ret}, .fexit = {fexit}, .ip_arg = {}, .cookies = {s}_cookies, \
              .args = {}, .words = {}, .arg = {{{}}}, .result = {}, .sret = {}, .at = {s}_at, .handler_at = {s}_handler, \
              .result_at = {s}_result}},\n",
             self.name,
@@ -333,6 +346,7 @@ impl Case {
             u8::from(self.kind == Kind::Regs && is("restore-flags", "on")),
             if is("stack-align", "8") { 8 } else { 16 },
             u8::from(self.args.is_some_and(|(_, ip)| ip)),
+            u8::from(self.saves_vectors()),
             u8::from(self.programs.ip_arg),
             args.len(),
             words.sum::<usize>(),
@@ -367,11 +381,11 @@ fn compilers_agree(isa: Isa, flags: &Flags, proto: &Prototype, placed: &Placed) 
 }
 
 /// As README.md says what trampolines are for.
-fn allowed(kind: Kind, proven: bool, programs: &Attached, proto: &Prototype, placed: &Placed) -> bool {
+fn allowed(kind: Kind, kept: bool, programs: &Attached, proto: &Prototype, placed: &Placed) -> bool {
     let vectors = placed.args.iter().chain(&placed.result).any(|p| p.place == 'v');
     match kind {
-        Kind::Frame | Kind::Fregs => (proven || !vectors) && placed.stack == 0,
-        Kind::Shadow => proven || !vectors,
+        Kind::Frame | Kind::Fregs => (kept || !vectors) && placed.stack == 0,
+        Kind::Shadow => kept || !vectors,
         Kind::Programs if placed.memory.is_some() => false,
         Kind::Programs if programs.counts[1] > 0 => {
             proto.result.as_ref().is_some_and(|t| matches!(t, Type::Plain(_)) && t.size() <= 8 && !t.has_floats())
@@ -417,6 +431,9 @@ fn behind_ip(isa: Isa, args: &[Piece]) -> Vec<Piece> {
 fn options(isa: Isa, kind: Kind, linux: bool, flags: &Flags, chance: &mut Chance) -> Vec<(&'static str, &'static str)> {
     let mut set = Vec::new();
     let mut pick = |name, values: &[&'static str]| set.push((name, chance.pick(values)));
+    if !linux {
+        pick(SAVED.0, &[SAVED.1, "none"]);
+    }
     match isa {
         Isa::X86 => {
             pick("unwinder", &["orc", "fp"]);

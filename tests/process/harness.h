@@ -46,6 +46,8 @@ struct test {
     uint8_t probe, again;
     /* Whether callbacks get op; whether flags are promised; what SP is aligned to at calls; whether ip comes first. */
     uint8_t op, flags, align, ip;
+    /* Whether handlers lose vector registers, of which those with arguments and results are saved. */
+    uint8_t vectors;
     /* Programs: how many of each, and whether ip is in the context. */
     uint8_t fentry, fmod_ret, fexit, ip_arg;
     const int *cookies;

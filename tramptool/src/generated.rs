@@ -5,9 +5,11 @@ use codegen::ask::spec::Spec as Planned;
 use codegen::contract::Contract as Promise;
 use codegen::out::assembly::Assembly;
 use codegen::out::obj;
+use codegen::out::template::{Filled as Depends, FixUp as Field, Template as Made};
 use codegen::out::text::TextListing;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
+use codegen::words::reloc::{Reloc, RelocTarget};
 
 use crate::internal::request::Request;
 use crate::spec::Spec;
@@ -52,6 +54,81 @@ pub struct Slot {
     pub offset: i32,
     /// Whether what the callback stores there takes effect.
     pub stores_take_effect: bool,
+}
+
+/// A trampoline as bytes that a program copies, with fields that it fills in for each function at run time. Who fills them in
+/// does what a linker does with relocations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Template {
+    /// The trampoline's symbol.
+    pub name: String,
+    /// Bytes to whose multiple a copy is aligned.
+    pub align: u32,
+    /// Offset of its first instruction.
+    pub entry: u32,
+    /// The bytes. Fields are as in an object, and numbers those of the trampoline itself.
+    pub bytes: Vec<u8>,
+    /// The fields, lowest offset first.
+    pub fixups: Vec<FixUp>,
+}
+
+/// A field of a template.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FixUp {
+    /// Offset of the field.
+    pub offset: u32,
+    /// ELF relocation type.
+    pub r_type: u32,
+    /// The psABI's name of that.
+    pub name: Option<String>,
+    /// What S of the psABI's formulas is.
+    pub symbol: Filled,
+    /// Offset of P. For the low part of a distance, that is where its high part is.
+    pub place: u32,
+    /// A.
+    pub addend: i64,
+}
+
+/// What a field of a template depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Filled {
+    /// The number of the function, shifted left by 8 bits.
+    Id,
+    /// The address of the function.
+    Function,
+    /// The address of the variable that has the time.
+    Clock,
+    /// The address of the routine that makes room.
+    Refill,
+}
+
+/// A relocation of [`Trampolines::bytes`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Relocation {
+    /// Offset of the field.
+    pub offset: u32,
+    /// ELF relocation type.
+    pub r_type: u32,
+    /// The psABI's name of that.
+    pub name: Option<String>,
+    /// What it refers to.
+    pub to: Referent,
+    /// What is added.
+    pub addend: i64,
+}
+
+/// What a relocation refers to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Referent {
+    /// A symbol, one of the trampolines' own among them.
+    Symbol(String),
+    /// A place in the bytes themselves.
+    Offset(u32),
 }
 
 /// What a trampoline costs.
@@ -131,6 +208,61 @@ impl Trampolines {
     /// The bytes of `.text`, with relocated fields not filled in.
     pub fn bytes(&self) -> &[u8] {
         self.assembly.text()
+    }
+
+    /// The relocations of [`Trampolines::bytes`], lowest offset first.
+    ///
+    /// # Errors
+    /// None that a spec causes.
+    pub fn relocations(&self) -> Result<Vec<Relocation>> {
+        let (assembly, facts) = (&self.assembly, self.target.resolved().facts);
+        let no_place = |reloc: &Reloc| Error::Unpaired { high: reloc.at.into() };
+        let found = assembly.relocs.iter().map(|reloc| {
+            let to = match reloc.to {
+                RelocTarget::Global(n) => {
+                    let symbol = assembly.globals.get(n as usize).map(|s| assembly.name(s).to_owned());
+                    symbol.map(Referent::Symbol)
+                }
+                RelocTarget::Local(n) => assembly.locals.get(n as usize).and_then(|s| s.offset).map(Referent::Offset),
+                RelocTarget::Text => Some(Referent::Offset(0)),
+                _ => None,
+            };
+            let Reloc { at, r_type, addend, .. } = *reloc;
+            let to = to.ok_or_else(|| no_place(reloc))?;
+            Ok(Relocation { offset: at, r_type, name: facts.relocation(r_type), to, addend })
+        });
+        let mut all = found.collect::<Result<Vec<_>>>()?;
+        all.sort_by_key(|reloc| reloc.offset);
+        Ok(all)
+    }
+
+    /// The one of them, which records, as a template: what `gen --emit template` writes.
+    ///
+    /// # Errors
+    /// It is none that records, or not the only one, or needs more than a function, a number, a clock and a routine.
+    pub fn template(&self) -> Result<Template> {
+        let (target, specs) = (self.target.resolved(), self.requests.iter().map(Request::spec).collect::<Vec<_>>());
+        let template = Made::of(&self.assembly, &specs, target)?;
+        let fix_up = |f: &Field| FixUp {
+            offset: f.at,
+            r_type: f.r_type,
+            name: target.facts.relocation(f.r_type),
+            symbol: match f.of {
+                Depends::Id => Filled::Id,
+                Depends::Function => Filled::Function,
+                Depends::Clock => Filled::Clock,
+                Depends::Refill => Filled::Refill,
+            },
+            place: f.place,
+            addend: f.addend,
+        };
+        Ok(Template {
+            name: template.name.to_owned(),
+            align: target.facts.align,
+            entry: template.entry,
+            bytes: template.bytes.to_vec(),
+            fixups: template.fix_ups.iter().map(fix_up).collect(),
+        })
     }
 
     /// What one of them promises.

@@ -3,7 +3,7 @@
 //! A layout is the one place for offsets. The planner saves and restores what it says, the text prints its names,
 //! the manifest lists it, and the contract promises it.
 
-use crate::ask::live::{Live, MOST_WORDS, Word};
+use crate::ask::live::{Carriers, Live, MOST_WORDS, Word};
 use crate::ask::spec::{Program, Programs, TailCall};
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
@@ -177,6 +177,26 @@ impl FrameLayout {
             records: Vec::new(),
             pushed: false,
         }
+    }
+
+    /// The same with slots of so many bytes for vector registers: behind the structure that C code knows, or at the bottom. What
+    /// is above them lies where it was modulo 16.
+    pub fn with_vectors(mut self, carriers: Carriers, bytes: i32) -> FrameLayout {
+        let behind = self.c_size;
+        let from = (behind + bytes - 1) / bytes * bytes;
+        let most = carriers.entered.len().max(carriers.returned.len()) as i32;
+        let room = (from - behind + bytes * most + 15) & !15;
+        self.fields.iter_mut().filter(|f| f.offset >= behind).for_each(|f| f.offset += room);
+        self.records.iter_mut().for_each(|r| r.offset += room);
+        self.size += room;
+        let slot = |(at, (&symbol, content))| field(symbol, "", at, content, Stores::Hidden);
+        let places = || (from..).step_by(bytes as usize);
+        let entered = VECTOR_SLOTS.iter().zip(carriers.entered.iter().map(|&v| Content::Vector(v)));
+        let returned = VECTOR_RESULTS.iter().zip(carriers.returned.iter().map(|&v| Content::VectorResult(v)));
+        let at = self.fields.iter().position(|f| f.offset >= behind).unwrap_or(self.fields.len());
+        let slots: Vec<Field> = places().zip(entered).map(slot).chain(places().zip(returned).map(slot)).collect();
+        self.fields.splice(at..at, slots);
+        self
     }
 
     /// The index of the first slot with this content.

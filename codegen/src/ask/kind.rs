@@ -529,6 +529,15 @@ impl Kind {
         self.programs().map(|programs| programs.live).or_else(|| self.direct()?.live)
     }
 
+    /// Does it call handlers that may overwrite vector registers of a function of which nothing is known?
+    pub fn may_lose_vectors(self) -> bool {
+        match self {
+            Kind::Entry(_) | Kind::Return | Kind::Rethook | Kind::Direct(Direct { live: None, .. }) => true,
+            Kind::Around(around) => !around.general_handlers,
+            _ => false,
+        }
+    }
+
     /// Words of stack arguments that lie once more at SP, for what it calls.
     pub fn copied_words(self) -> i32 {
         match self.programs() {

@@ -37,6 +37,23 @@ impl Live {
     }
 }
 
+/// The vector registers that may carry something of a function of which nothing is known, and that a trampoline saves around its
+/// handlers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Carriers {
+    /// When the trampoline is entered.
+    pub entered: &'static [u8],
+    /// When the function that it calls has returned.
+    pub returned: &'static [u8],
+}
+
+impl Carriers {
+    /// Their numbers as bits.
+    pub fn bits(self) -> u32 {
+        self.entered.iter().chain(self.returned).fold(0, |bits, vector| bits | 1 << vector)
+    }
+}
+
 /// A word of a function's arguments: where it is when the function is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Word {

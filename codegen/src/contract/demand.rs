@@ -175,10 +175,18 @@ impl Contract {
         }
     }
 
-    /// What is called leaves vector registers alone: nothing is known of it, or it was proven to.
+    /// What is called leaves vector registers alone: nothing is known of the function and none is kept for it, or it was
+    /// proven to.
     pub fn leaves_vectors(&self) -> bool {
-        let named = self.kind.is_sled() && self.vectors_kept != 0;
-        !named && self.kind.live().is_none_or(|live| live.general_callee)
+        self.vectors_kept == 0 && self.kind.live().is_none_or(|live| live.general_callee)
+    }
+
+    /// The vector registers that must have their value: all, where handlers leave them alone; else the first `saved` of `carriers`,
+    /// and `named` ones, by their numbers as bits.
+    fn due(&self, carriers: &[u8], saved: u8, named: u32) -> Vec<u8> {
+        let (all, some) = (self.leaves_vectors(), &carriers[..carriers.len().min(saved.into())]);
+        let every = 0..self.facts.abi.vectors;
+        every.filter(|vector| all || some.contains(vector) || named >> vector & 1 == 1).collect()
     }
 
     /// Where in the frame the context begins that programs are given, in bytes.
@@ -353,15 +361,12 @@ impl List<'_> {
         }
     }
 
-    /// Vector registers have their value again: all of them, or those that carry arguments.
+    /// Vector registers have their value again.
     fn vectors(&mut self) {
-        let (abi, kind) = (self.abi(), self.contract.kind);
-        let saved = kind.live().map_or(0, Live::saved_vectors);
-        let some = abi.vector_args.iter().copied().take(saved.into());
-        if self.contract.leaves_vectors() || kind.is_sled() {
-            (0..self.abi().vectors).for_each(|v| self.is(Spot::Vector(v), Root::Vector(v)));
-        } else {
-            some.for_each(|v| self.is(Spot::Vector(v), Root::Vector(v)));
+        let contract = self.contract;
+        let saved = contract.kind.live().map_or(0, Live::saved_vectors);
+        for vector in contract.due(self.abi().vector_args, saved, contract.vectors_kept) {
+            self.is(Spot::Vector(vector), Root::Vector(vector));
         }
     }
 
@@ -464,10 +469,9 @@ impl List<'_> {
             return;
         }
         let some = programs.map_or(0, |programs| programs.result.vectors);
-        if self.contract.leaves_vectors() {
-            (0..self.abi().vectors).for_each(|v| self.is(Spot::Vector(v), Root::BodyVector(v)));
-        } else {
-            abi.vector_rets.iter().take(some.into()).for_each(|v| self.is(Spot::Vector(*v), Root::BodyVector(*v)));
+        let named = abi.vector_rets.iter().fold(0, |bits, vector| bits | 1 << vector) & self.contract.vectors_kept;
+        for vector in self.contract.due(abi.vector_rets, some, named) {
+            self.is(Spot::Vector(vector), Root::BodyVector(vector));
         }
     }
 }

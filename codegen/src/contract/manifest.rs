@@ -9,11 +9,13 @@ use crate::words::abi::Abi;
 
 impl Contract {
     /// What is called must leave the vector registers alone: some are live, and none is saved.
-    fn general_only(&self) -> bool {
+    pub(super) fn general_only(&self) -> bool {
         let result = self.kind.programs().map(|programs| programs.result).unwrap_or_default();
-        self.kind
-            .live()
-            .is_none_or(|live| live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0)
+        let live = self.kind.live();
+        self.vectors_kept == 0
+            && live.is_none_or(|live| {
+                live.vectors + result.vectors > 0 && live.saved_vectors() + result.saved_vectors() == 0
+            })
     }
 }
 

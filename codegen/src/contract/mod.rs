@@ -65,7 +65,7 @@ pub struct Contract {
     /// General registers that may have any value then.
     pub clobbered: RegSet,
     /// Vector registers that have their value again whatever a handler does, by their numbers as bits; besides those that
-    /// the prototype says.
+    /// the prototype says. Behind a function that it calls, those of them that may carry a result.
     pub vectors_kept: u32,
     /// Vector registers that may have any value, by their numbers as bits.
     pub vectors_lost: u32,
@@ -151,6 +151,11 @@ fn given_back(frame: &FrameLayout) -> RegSet {
     RegSet::of(&regs.collect::<Vec<_>>())
 }
 
+/// The vector registers that a trampoline of this kind saves without a prototype, by their numbers as bits.
+fn vectors_kept(kind: Kind, target: &Target) -> u32 {
+    if kind.is_sled() { (target.layouts.vectors)(target.choices) } else { target.carriers(kind).bits() }
+}
+
 impl Contract {
     /// The contract of `spec`.
     ///
@@ -206,7 +211,7 @@ impl Contract {
             kept,
             clobbered,
             direct_lost: target.direct_jump.map_or(RegSet::EMPTY, |reg| RegSet::of(&[reg])),
-            vectors_kept: if spec.kind.is_sled() { (target.layouts.vectors)(target.choices) } else { 0 },
+            vectors_kept: vectors_kept(spec.kind, target),
             vectors_lost: 0,
             control_lost: 0,
             flags_kept: target.pushes_flags && (rethook || target.restores_flags && every_register),

@@ -71,6 +71,7 @@ impl Contract {
                 format!("Calls {}.", self.callee),
             ],
         };
+        text.extend(self.vectors());
         text.extend(if self.kind.calls_body() { self.state_around_function() } else { self.state_behind_site() });
         text
     }
@@ -78,7 +79,7 @@ impl Contract {
     fn entry_sentences(&self) -> Vec<String> {
         let mut text = vec![
             self.convention.site.arrives.to_owned(),
-            format!("Calls {}, which must use general registers only.", self.convention.callback.prototype),
+            format!("Calls {}, which {}.", self.convention.callback.prototype, self.handlers()),
         ];
         let written = || self.frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
         let member = |content| written().find(|f| f.content == content).map(|f| f.member);
@@ -134,9 +135,9 @@ impl Contract {
         };
         let handlers = match around.form {
             Form::Shadow => {
-                "The entry handler stores parent_ip, the exit handler returns it. Both must use general registers only."
+                format!("The entry handler stores parent_ip, the exit handler returns it. Both {}.", self.handlers())
             }
-            _ => "The handlers must use general registers only. Their results are ignored.",
+            _ => format!("The handlers {}. Their results are ignored.", self.handlers()),
         };
         let stores = match around.form {
             Form::Fregs | Form::Shadow => {
@@ -153,7 +154,7 @@ impl Contract {
         vec![
             SITE_JUMPS.to_owned(),
             format!("Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.", self.callee),
-            handlers.to_owned(),
+            handlers,
             stores.to_owned(),
             stack.to_owned(),
         ]
@@ -254,7 +255,7 @@ impl Contract {
                     format!("Its {words} of stack arguments {are} a copy. Its result is ignored.")
                 }
                 Some(_) => "Its result is ignored.".to_owned(),
-                None => "It must use general registers only. Its result is ignored.".to_owned(),
+                None => format!("It {}. Its result is ignored.", self.handlers()),
             },
         ];
         if let (true, Some(traced)) = (direct.jumped, &self.traced) {
@@ -390,6 +391,34 @@ impl Contract {
             format!("Clobbered: {}.{flags}", or_none(&self.ranges(self.clobbered))),
             format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align),
         ]
+    }
+
+    /// What the functions that it calls may use, and what they find, in sentences for who writes them.
+    pub fn for_handlers(&self) -> Vec<String> {
+        let registers = match self.general_only() {
+            true => "They must use general registers only: no vector register is saved around them.",
+            false => "They may use every register that C functions may.",
+        };
+        let (align, wanted) = (self.stack_align, self.facts.abi.sp_align);
+        let aligned = (align < wanted)
+            .then(|| format!("They find the stack aligned to {align} bytes, where C for user space wants {wanted}."));
+        [registers.to_owned()].into_iter().chain(aligned).collect()
+    }
+
+    /// What handlers do with registers.
+    fn handlers(&self) -> &'static str {
+        if self.vectors_kept == 0 { "must use general registers only" } else { "may use vector registers too" }
+    }
+
+    /// The vector registers that are saved without a prototype.
+    fn vectors(&self) -> Option<String> {
+        let of = match (self.kind.returned_to(), self.kind.calls_body()) {
+            _ if self.vectors_kept == 0 || self.kind.is_sled() => return None,
+            (true, _) => "results, whatever the handler uses",
+            (_, true) => "arguments, and at the return those that carry results",
+            _ => "arguments",
+        };
+        Some(format!("Preserves the vector registers that carry {of}."))
     }
 
     fn kept_beyond_c(&self) -> RegSet {

@@ -12,7 +12,7 @@ use crate::listing::code::CodeBuf;
 use crate::listing::isa::Instruction;
 use crate::listing::{Line, Listing};
 use crate::profile::target::Target;
-use crate::words::abi::{Loc, Reg, RegSet};
+use crate::words::abi::{Abi, Loc, Reg, RegSet};
 use crate::words::error::Result;
 use crate::words::step::{Local, Mark};
 
@@ -75,8 +75,9 @@ impl Bound {
             false => Vec::new(),
         };
         let records = frame.records.len() as u32;
+        let vectors = target.carriers(contract.kind).entered.len() as u32;
         if !frame.c_struct.is_empty() {
-            let slots = |wanted: &dyn Fn(&Field) -> bool| frame.fields.iter().filter(|f| wanted(f)).count() as u32;
+            let slots = |wanted: &dyn Fn(&Field) -> bool| words(frame.fields.iter().filter(|f| wanted(f)), abi);
             let in_memory = |c: Content| pushes == 1 && matches!(c, Content::Pc | Content::ParentIp | Content::Flags);
             let filled = slots(&|f| f.content != Content::Unfilled);
             let back = slots(&|f| f.reloaded());
@@ -84,14 +85,14 @@ impl Bound {
             let moved_back = slots(&|f| in_memory(f.content) && f.stores == Stores::TakeEffect);
             let flags = u32::from(contract.flags_kept);
             return Bound {
-                saved: count(held(frame, target, |f| f.offset < frame.c_size || f.stores == Stores::Hidden)),
+                saved: count(held(frame, target, |f| f.offset < frame.c_size || f.stores == Stores::Hidden)) + vectors,
                 stack: frame.size + 8 * (flags + pushes) as i32,
                 loads: back + moved + flags + pushes,
                 stores: filled + 2 * records + moved_back + flags + pushes,
             };
         }
         let live = contract.kind.live().unwrap_or_default();
-        let vector = u32::from(live.saved_vectors());
+        let vector = vectors + u32::from(live.saved_vectors());
         let regs = count(contract.kept.minus(site.c_keeps(abi))) + way.len() as u32;
         let words = regs + vector * abi.vector_bytes as u32 / 8 + u32::from(live.stack);
         // The first record's frame pointer, once more in each further one.
@@ -178,27 +179,19 @@ impl Bound {
     fn around(contract: &Contract, target: &Target) -> Bound {
         let (abi, frame) = (&target.facts.abi, &contract.frame);
         let pushes = u32::from(abi.link.is_none());
-        let of_handlers = |f: &&Field| !f.in_record && f.content != Content::Unfilled;
-        let (mut saved, mut back) = (0, 0);
-        for field in frame.fields.iter().filter(of_handlers) {
-            saved += 1;
-            back += u32::from(field.reloaded());
-        }
+        let of_handlers = || frame.fields.iter().filter(|f| !f.in_record && f.content != Content::Unfilled);
+        let (saved, back) = (words(of_handlers(), abi), words(of_handlers().filter(|f| f.reloaded()), abi));
+        let regs = count(held(frame, target, |f| matches!(f.content, Content::Reg(_))));
+        let regs = regs + target.carriers(contract.kind).entered.len() as u32;
         // {fp, parent_ip} and {fp, pc}; where a call pushes its return address, parent_ip is there already.
         let records = 4 - pushes;
         let calls = 3 * pushes;
         if contract.kind.is_shadow() {
             // No record, but the return address is written once more where a call had pushed it.
-            let saved_regs = count(held(frame, target, |f| matches!(f.content, Content::Reg(_))));
             let stack = frame.size + 8 * pushes as i32;
-            return Bound { saved: saved_regs, stack, loads: back + pushes, stores: saved + calls + pushes };
+            return Bound { saved: regs, stack, loads: back + pushes, stores: saved + calls + pushes };
         }
-        Bound {
-            saved: count(held(frame, target, |f| matches!(f.content, Content::Reg(_)))),
-            stack: frame.size + 8 * pushes as i32,
-            loads: back + 2,
-            stores: saved + records + calls,
-        }
+        Bound { saved: regs, stack: frame.size + 8 * pushes as i32, loads: back + 2, stores: saved + records + calls }
     }
 }
 
@@ -218,6 +211,11 @@ fn held(frame: &FrameLayout, target: &Target, wanted: impl Fn(&Field) -> bool) -
         regs.push(target.facts.abi.fp);
     }
     RegSet::of(&regs)
+}
+
+/// Words of 8 bytes in these slots.
+fn words<'f>(fields: impl Iterator<Item = &'f Field>, abi: &Abi) -> u32 {
+    fields.map(|f| f.bytes(abi.vector_bytes as i32) as u32 / 8).sum()
 }
 
 fn count(set: RegSet) -> u32 {
@@ -241,8 +239,9 @@ pub struct Cost {
 
 pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruction>) -> Result<Cost> {
     let mut code = CodeBuf::default();
-    let vectors = spec.kind.live().map_or(0, |live| live.saved_vectors());
-    let saved = count(held(&*target.frame(spec.kind)?, target, |_| true)) + u32::from(vectors);
+    let vectors = spec.kind.live().map_or(0, |live| usize::from(live.saved_vectors()));
+    let vectors = vectors + target.carriers(spec.kind).entered.len();
+    let saved = count(held(&*target.frame(spec.kind)?, target, |_| true)) + vectors as u32;
     let mut total = Cost { bytes: 0, saved, instructions: 0, stack: 0, paths: Vec::new() };
     for line in &listing.lines {
         if let Line::Insn(insn, _) = *line {

@@ -11,7 +11,7 @@ use crate::arch::patch::AlternativeEntry;
 use crate::arch::site::{Copies, Site};
 use crate::ask::frame::{Content, Field, FrameLayout, Record};
 use crate::ask::option::{Choices, OptionInfo, Pad};
-use crate::ask::spec::{Kind, Program, Regs, Spec, TailCall};
+use crate::ask::spec::{Around, Form, Kind, Program, Regs, Spec, TailCall};
 use crate::words::error::{Error, Result};
 use crate::words::step::{KernelLabel, Value};
 
@@ -236,6 +236,19 @@ impl FrameUse {
     /// The key in a profile.
     pub fn key(self) -> &'static str {
         FrameUse::ALL.iter().find(|(_, of)| *of == self).map_or("", |(key, _)| key)
+    }
+
+    /// What a trampoline with this frame does.
+    pub fn kind(self) -> Kind {
+        let around = |form| Kind::Around(Around { form, args: 0, general_handlers: false });
+        match self {
+            FrameUse::Args => Kind::Entry(Regs::Args),
+            FrameUse::Regs => Kind::Entry(Regs::All),
+            FrameUse::Exit => Kind::Return,
+            FrameUse::Rethook => Kind::Rethook,
+            FrameUse::AroundFregs => around(Form::Fregs),
+            FrameUse::AroundShadow => around(Form::Shadow),
+        }
     }
 
     /// The frame that a trampoline under a name of its own needs, with its key in a profile.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::arch::facts::{Facts, Number, NumberOf};
 use crate::arch::harden::{Harden, TypeWord};
 use crate::ask::frame::{Content, FrameLayout};
-use crate::ask::live::Live;
+use crate::ask::live::{Carriers, Live};
 use crate::ask::option::{Choice, Choices, Pad};
 use crate::ask::place::Placement;
 use crate::ask::spec::{Around, Direct, Events, Form, Kind, Programs, Recorder, Regs};
@@ -39,6 +39,8 @@ pub struct Target {
     pub restores_flags: bool,
     /// The stack is realigned around the callback to this many bytes, whatever the site had.
     pub realign: Option<u32>,
+    /// Vector registers that carry arguments and results are saved around handlers.
+    pub saves_vectors: bool,
     /// The frame pointer during a full save is the address of pt_regs with bit 0 set.
     pub marks_regs: bool,
     /// The register in which the direct-call cell is tested.
@@ -136,6 +138,7 @@ impl Target {
             pushes_flags: false,
             restores_flags: false,
             realign: None,
+            saves_vectors: false,
             marks_regs: false,
             direct_test,
             direct_jump: None,
@@ -243,13 +246,40 @@ impl Target {
             Kind::Entry(Regs::Args) => self.structure(FrameUse::Args)?,
             Kind::Entry(Regs::All) => self.structure(FrameUse::Regs)?,
             Kind::Return => self.structure(FrameUse::Exit)?,
+            Kind::Rethook if self.saves_vectors => {
+                return Err(Error::Absent {
+                    profile: self.convention.profile.to_owned(),
+                    what: format!(
+                        "room for vector registers in a trampoline of kretprobes on {}, where unwinders know how its frame ends",
+                        self.facts.name
+                    ),
+                    valid: "without the option that saves them, with handlers that use general registers only"
+                        .to_owned(),
+                });
+            }
             Kind::Rethook => self.structure(FrameUse::Rethook)?,
             Kind::Sled => {
                 let frame = self.layouts.sled.ok_or_else(|| self.no_layout("a frame with every register"))?;
                 return Ok(Cow::Owned(frame(self.choices)));
             }
         };
-        Ok(Cow::Borrowed(known))
+        match self.carriers(kind) {
+            none if none == Carriers::default() => Ok(Cow::Borrowed(known)),
+            carriers => Ok(Cow::Owned(known.clone().with_vectors(carriers, self.facts.abi.vector_bytes as i32))),
+        }
+    }
+
+    /// The vector registers that a trampoline of this kind saves around its handlers without a prototype.
+    pub fn carriers(&self, kind: Kind) -> Carriers {
+        if !self.saves_vectors || !kind.may_lose_vectors() {
+            return Carriers::default();
+        }
+        let abi = &self.facts.abi;
+        match kind.returned_to() {
+            true => Carriers { entered: abi.vector_rets, returned: &[] },
+            false if kind.calls_body() => Carriers { entered: abi.vector_args, returned: abi.vector_rets },
+            false => Carriers { entered: abi.vector_args, returned: &[] },
+        }
     }
 
     fn no_layout(&self, what: &str) -> Error {

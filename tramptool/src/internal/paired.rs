@@ -34,8 +34,13 @@ impl<'t> Traced<'t> {
         Ok(Traced { proto, placement, proof, target })
     }
 
-    /// The first argument, or the result, that this form cannot keep. `general`: no handler touches a vector register.
-    fn lost(&self, form: Form, general: bool) -> Option<(Option<usize>, Lost)> {
+    /// What is in vector registers is kept, or no handler touches it.
+    fn keeps_vectors(&self) -> bool {
+        self.target.saves_vectors || Proof::holds(self.proof)
+    }
+
+    /// The first argument, or the result, that this form cannot keep. `vectors`: those in vector registers are safe.
+    fn lost(&self, form: Form, vectors: bool) -> Option<(Option<usize>, Lost)> {
         let result = match &self.placement.returned {
             Returned::Registers(pieces) => pieces.as_slice(),
             Returned::Nothing | Returned::Memory => &[],
@@ -44,7 +49,7 @@ impl<'t> Traced<'t> {
         args.chain([(None, result)]).find_map(|(arg, pieces)| {
             let lost = pieces.iter().find_map(|piece| match piece.place {
                 Place::Stack(_) if form != Form::Shadow => Some(Lost::Stack),
-                Place::Vector(_) if !general => Some(Lost::Vector),
+                Place::Vector(_) if !vectors => Some(Lost::Vector),
                 Place::Stack(_) | Place::Vector(_) | Place::Reg(_) => None,
             })?;
             Some((arg, lost))
@@ -52,7 +57,7 @@ impl<'t> Traced<'t> {
     }
 
     fn takes(&self, form: Form) -> bool {
-        self.lost(form, Proof::holds(self.proof)).is_none()
+        self.lost(form, self.keeps_vectors()).is_none()
     }
 
     /// Can `programs` be attached to it?
@@ -63,7 +68,7 @@ impl<'t> Traced<'t> {
 
     /// Refuse what `form` cannot keep; what the message says is valid would be accepted.
     fn check(&self, form: Form) -> Result<()> {
-        let Some((arg, lost)) = self.lost(form, Proof::holds(self.proof)) else { return Ok(()) };
+        let Some((arg, lost)) = self.lost(form, self.keeps_vectors()) else { return Ok(()) };
         let programs = self.takes_programs();
         let (what, instead) = match lost {
             Lost::Stack => {

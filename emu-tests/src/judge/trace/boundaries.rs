@@ -373,7 +373,9 @@ impl Trace {
             self.checks.check(p9.of(Clause::P11), place, e.expect[reg], now[reg]);
         }
         let (carriers, live) = (here.registers.abi.vector_rets, programs.map(|p| p.result));
-        let kept = Kept { flags: contract.flags_kept, clause: Clause::P3, carriers, live };
+        let of_result = carriers.iter().fold(0, |bits, vector| bits | 1 << vector);
+        let named = if calls_body { contract.vectors_kept & of_result } else { contract.vectors_kept };
+        let kept = Kept { flags: contract.flags_kept, clause: Clause::P3, carriers, live, named };
         self.compare_state(here, &e.expect, &now, &kept);
         self.state.go_on();
         self.checks.way = None;

@@ -20,6 +20,8 @@ pub(super) struct Kept<'k> {
     pub carriers: &'k [u8],
     /// Those that do here, where the prototype is known.
     pub live: Option<Live>,
+    /// Those that the contract names, by their numbers as bits.
+    pub named: u32,
 }
 
 impl Trace {
@@ -36,9 +38,9 @@ impl Trace {
         let all = c_keeps.union(abi.caller_saved);
         let clauses = [(args, Clause::P1), (c_keeps, Clause::P5), (all, Clause::P4)];
         self.compare_general(here, (&a.expect, &now), (all, a.kept), &clauses);
-        let live = self.contracts.get(t).and_then(|c| c.kind.live());
+        let (live, named) = self.contracts.get(t).map_or((None, 0), |c| (c.kind.live(), c.vectors_kept));
         let carriers = here.registers.abi.vector_args;
-        let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live };
+        let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live, named };
         self.compare_state(here, &a.expect, &now, &kept);
     }
 
@@ -82,8 +84,8 @@ impl Trace {
             }
             _ => {}
         }
-        let named = self.contract().map_or((0, 0, 0), |c| (c.vectors_kept, c.vectors_lost, c.control_lost));
-        let (vectors_kept, vectors_lost, control_lost) = named;
+        let vectors_kept = kept.named;
+        let (vectors_lost, control_lost) = self.contract().map_or((0, 0), |c| (c.vectors_lost, c.control_lost));
         self.state.untouched &= expect.control == now.control;
         let words = machine.control.iter().zip(expect.control.into_iter().zip(now.control));
         for (_, (word, (want, have))) in words.enumerate().filter(|(i, _)| control_lost >> i & 1 == 0) {

@@ -295,8 +295,10 @@ impl Trace {
             here.set(reg, case.canary(&mut rng));
         }
         let programs = self.kind(self.trampoline()).and_then(Kind::programs);
-        let vectors = programs.map_or(0, |programs| programs.result.vectors);
-        for &i in registers.abi.vector_rets.iter().take(vectors.into()) {
+        let named = self.contract().is_some_and(|c| c.vectors_kept != 0);
+        let every = if named { abi.vector_rets.len() } else { 0 };
+        let vectors = programs.map_or(every, |programs| programs.result.vectors.into());
+        for &i in abi.vector_rets.iter().take(vectors) {
             self.state.untouched = false;
             registers.set_vector(here.uc, i.into(), &rng.vector());
         }
