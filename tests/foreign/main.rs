@@ -15,6 +15,7 @@ mod returns;
 mod shadow;
 mod sleds;
 mod stated;
+mod tables;
 mod tails;
 mod unprepared;
 mod values;
