@@ -50,5 +50,10 @@ fn a_clock_that_is_read_twice_is_noticed() {
         let clock = line(&lines, &["rdtsc", "cntvct_el0", "rdtime"]);
         lines.insert(clock, lines[clock].clone());
         assert_eq!(failures(&b, prefix, &lines), "P24", "{arch}");
+        // Each record has a reading of its own, that of an exception too.
+        let kind = ["gen", "record", "--events", "both", "--clock", "tsc", "--unwind", "--sig", "long f(long a)"];
+        let of = ["--function", "f+8", "--name", "mine", "--arch", arch, "--profile", "bare", "--emit", "obj,contract"];
+        b.ok(&[&kind[..], &of, &["--stem", "u", "-o", "."]].concat());
+        b.ok(&["check", "--object", "u.o", "--contract", "u.toml"]);
     }
 }

@@ -29,7 +29,7 @@ impl Trace {
             return;
         }
         self.state.events += 1;
-        self.state.clock_reads.set(0);
+        self.first_reading();
         let cursor = || self.contracts.get(index).and_then(|c| Words::of(c)).map_or(0, |words| word(uc, words.cursor));
         let time = match (recorder.clock, self.clock) {
             // Where the next slot is taken tells as much.
@@ -66,6 +66,11 @@ impl Trace {
     /// What the time is: both halves change at each event.
     pub fn now(&self) -> u64 {
         TIME.wrapping_add(self.state.events.wrapping_mul(0x1_0000_0003))
+    }
+
+    /// What reads the CPU's clock next reads it for another record.
+    pub fn first_reading(&self) {
+        self.state.clock_reads.set(0);
     }
 
     /// What the CPU's clock says: time goes on from one reading to the next, and a record has the first.
