@@ -183,6 +183,60 @@ fn a_lost_register_is_a_difference_with_both_instructions() {
     }
 }
 
+/// Assemble text under a name.
+fn assemble(bench: &Bench, arch: &str, name: &str, text: &str) -> String {
+    std::fs::write(bench.path("t.s"), text).unwrap();
+    let object = format!("{name}.o");
+    bench.tool(&format!("{}as", tools_of(arch)), &["t.s", "-o", &object]);
+    object
+}
+
+/// A register that sites leave live, where the function is called: it is no argument.
+#[test]
+fn what_is_live_before_the_function_is_compared() {
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let bench = Bench::new();
+        let made = |stem: &str, fault: &[&str]| {
+            let around =
+                ["gen", "around", "--form", "fregs", "--call", "on_entry", "--exit", "on_exit", "--name", "mine"];
+            let of =
+                ["--function", "f+8", "--arch", arch, "--profile", "bare", "--emit", "obj", "--stem", stem, "-o", "."];
+            bench.ok(&[&around[..], &of, fault].concat());
+            format!("{stem}.o")
+        };
+        let live = tool::profile("bare").unwrap().convention(arch).unwrap().site.live;
+        let register = backend.facts().abi.name(live.iter().next().unwrap());
+        let (whole, lost) = (made("whole", &[]), made("lost", &["--fault", &format!("mine:DROP_RESTORE({register})")]));
+        let text = bench.ends(1, &["diff", &whole, &lost, "--ids"]);
+        assert!(text.contains(&format!("call2.{register}")), "{arch}: {text}");
+        // What both lose differently is nobody's.
+        let id = format!("call2.{register}");
+        bench.ok(&["diff", &whole, &lost, "--ignore", &id]);
+    }
+}
+
+/// Vector registers by halves, what the code does to them by itself, and what the engine does not have of them.
+#[test]
+fn parts_of_vector_registers_are_compared() {
+    for (arch, _) in arches() {
+        let table: toml::Table = file_of(arch, "vectors.toml").parse().unwrap();
+        let [text, whole] = ["text", "whole"].map(|key| table[key].as_str().unwrap());
+        let bench = Bench::new();
+        let left = assemble(&bench, arch, "left", &text.replace("RESTORE", whole));
+        for case in table["case"].as_array().unwrap() {
+            let [restore, id, says] = ["restore", "id", "says"].map(|key| case[key].as_str().unwrap());
+            let right = assemble(&bench, arch, "right", &text.replace("RESTORE", restore));
+            let text = bench.ends(1, &["diff", &left, &right, "--ids"]);
+            assert!(text.contains(says) && text.split_whitespace().any(|word| word == id), "{arch}: no {id} in {text}");
+            // Wider registers than the engine has may be lost with it.
+            bench.ok(&["diff", &left, &right, "--ignore", id, "--ignore", "leave.wide-vectors"]);
+            let text = bench.ends(1, &["diff", &right, &left]);
+            assert!(text.contains("better for traced code"), "{arch}: {text}");
+        }
+    }
+}
+
 /// One fault of each kind.
 #[test]
 fn faults_are_noticed_without_a_contract() {

@@ -32,6 +32,7 @@ TRACED long swap(long from, long to)
 	__sync_bool_compare_and_swap(words, from, to);
 	return words[0];
 }
+TRACED long spin(long n) { for (;;) words[0] += n; }
 TRACED long load(long *from) { return *from; }
 TRACED long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { return i * 100 + j; }
 ";
@@ -332,4 +333,23 @@ fn what_cannot_be_is_refused() {
     fs::write(b.path("events"), many).unwrap();
     let out = b.run(&probe(&["--call", "add(1, 2)"]));
     assert!(String::from_utf8(out.stderr).unwrap().contains("events:65: TOO_MANY_PROBES"), "the table has an end");
+}
+
+/// One budget is for all of a call, its stops included, and one bound for what it writes.
+#[test]
+fn endless_loops_end_at_a_probe_too() {
+    for (arch, prefix) in arches() {
+        let b = compiled(prefix);
+        let (last, _) = instructions(&b, prefix, "spin").pop().unwrap();
+        let run = ["probe", "--object", "f.o", "--events", "events", "--call", "spin(1)"];
+        for (probes, why) in
+            [(0, "does not end; valid: "), (1, "does not end; valid: "), (60, "has more than 100000 events; ")]
+        {
+            let events: String = (0..probes).map(|n| format!("p:e{n} spin+{last}\n")).collect();
+            fs::write(b.path("events"), events + "p load\n").unwrap();
+            let begun = std::time::Instant::now();
+            b.refuses(&run, &[&format!("spin(1) {why}")]);
+            assert!(begun.elapsed().as_secs() < 120, "{arch}: {probes} probes");
+        }
+    }
 }

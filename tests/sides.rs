@@ -101,7 +101,8 @@ fn a_table_that_leaves_it_open_is_asked_about() {
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]
 fn the_kernels_tables_show_their_form() {
-    let forms: Vec<&codegen::arch::machine::Orc> = tool::BACKENDS.iter().flat_map(|b| b.machine().orc).collect();
+    let forms = tool::BACKENDS.iter().flat_map(|b| b.machine().orc);
+    let forms: Vec<&codegen::arch::machine::Orc> = forms.filter(|form| form.header.is_some()).collect();
     let mut judged = 0;
     for dir in fs::read_dir(kernel_cache::directory().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
         let name = dir.file_name().unwrap().to_string_lossy().into_owned();
@@ -123,7 +124,7 @@ fn the_kernels_tables_show_their_form() {
                     fs::copy(&object, &there).unwrap();
                     continue;
                 };
-                fs::write(b.path("header"), form.header).unwrap();
+                fs::write(b.path("header"), form.header.unwrap()).unwrap();
                 let add = ["--add-section", ".orc_header=header", "--set-section-flags", ".orc_header=alloc,readonly"];
                 b.tool("objcopy", &[&add[..], &[&object.display().to_string(), &there]].concat());
             }

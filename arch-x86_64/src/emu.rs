@@ -57,16 +57,17 @@ pub const MACHINE: Machine = Machine {
     orc: &[
         Orc {
             name: "6.12",
-            header: *b"\xfe\x5d\x32\xbf\x58\x1b\xd6\x3b\x2c\xa9\xa5\xc6\x5b\xa5\xa6\x25\xea\xb3\xfe\x24",
+            header: Some(*b"\xfe\x5d\x32\xbf\x58\x1b\xd6\x3b\x2c\xa9\xa5\xc6\x5b\xa5\xa6\x25\xea\xb3\xfe\x24"),
             bytes: 6,
             read: |entry| orc(entry, &ORC_6_12),
         },
         Orc {
             name: "7.3",
-            header: *b"\x13\x7c\x36\xad\x76\x27\xc4\xdd\x55\x93\x21\x76\xbb\x0e\xcd\xbd\x50\x41\xfc\x82",
+            header: Some(*b"\x13\x7c\x36\xad\x76\x27\xc4\xdd\x55\x93\x21\x76\xbb\x0e\xcd\xbd\x50\x41\xfc\x82"),
             bytes: 6,
             read: |entry| orc(entry, &ORC_7_3),
         },
+        Orc { name: "6.1", header: None, bytes: 6, read: |entry| orc(entry, &ORC_6_1) },
     ],
     record: 0,
     e_flags_abi: 0,
@@ -121,19 +122,25 @@ struct OrcNumbers {
     prev_sp: u8,
     /// Registers.
     registers: &'static [(u8, Reg)],
+    /// The type of an entry for calls, and the bits that it is in: with the others, no caller is told.
+    call: (u8, u8),
 }
 
 /// ORC_REG_* (kernel 6.12, arch/x86/include/asm/orc_types.h).
 const ORC_6_12: OrcNumbers =
-    OrcNumbers { prev_sp: 1, registers: &[(2, RDX), (3, RDI), (4, RBP), (5, RSP), (6, R10), (7, R13)] };
+    OrcNumbers { prev_sp: 1, registers: &[(2, RDX), (3, RDI), (4, RBP), (5, RSP), (6, R10), (7, R13)], call: (2, 7) };
+/// The same of kernel 6.1, where types are numbered from that of a call, in two bits, and the third says that stacks end.
+const ORC_6_1: OrcNumbers = OrcNumbers { call: (0, 7), ..ORC_6_12 };
 /// The same of kernel 7.3.
-const ORC_7_3: OrcNumbers =
-    OrcNumbers { prev_sp: 8, registers: &[(1, RAX), (2, RDX), (3, RSP), (4, RBP), (5, RDI), (6, R10), (7, R13)] };
+const ORC_7_3: OrcNumbers = OrcNumbers {
+    prev_sp: 8,
+    registers: &[(1, RAX), (2, RDX), (3, RSP), (4, RBP), (5, RDI), (6, R10), (7, R13)],
+    call: (2, 7),
+};
 
 /// `struct orc_entry` (kernel arch/x86/include/asm/orc_types.h). Entries of other types than that for calls lead to a saved
 /// `pt_regs`, or to nothing.
 fn orc(entry: &[u8], numbers: &OrcNumbers) -> Option<OrcEntry> {
-    const CALL: u8 = 2;
     const UNDEFINED: u8 = 0;
     let &[sp_low, sp_high, bp_low, bp_high, bases, kind] = entry else { return None };
     let (_, base) = *numbers.registers.iter().find(|(number, _)| *number == bases & 15)?;
@@ -143,8 +150,9 @@ fn orc(entry: &[u8], numbers: &OrcNumbers) -> Option<OrcEntry> {
         number if number == numbers.prev_sp => OrcFp::At(offset(bp_low, bp_high)),
         _ => OrcFp::Elsewhere,
     };
+    let (call, bits) = numbers.call;
     // The call pushed the return address.
-    (kind & 7 == CALL).then_some(OrcEntry { cfa: (base, offset(sp_low, sp_high)), returns: -8, fp })
+    (kind & bits == call).then_some(OrcEntry { cfa: (base, offset(sp_low, sp_high)), returns: -8, fp })
 }
 
 #[cfg(test)]
@@ -173,6 +181,18 @@ mod tests {
         assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x83, 2]), entry((RSP, 16), OrcFp::At(-16)));
         assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x14, 2]), entry((RBP, 16), OrcFp::Elsewhere));
         assert_eq!(orc(&[8, 0, 0, 0, 0x09, 2]), None);
+    }
+
+    /// The same, as 6.1 writes it: `struct orc_entry` has `type:2` and `end:1`, and UNWIND_HINT_TYPE_CALL is 0.
+    #[test]
+    fn an_older_kernel_has_other_types() {
+        let entry = |cfa, fp| Some(OrcEntry { cfa, returns: -8, fp });
+        let orc = |entry: &[u8]| orc(entry, &ORC_6_1);
+        assert_eq!(orc(&[8, 0, 0, 0, 0x05, 0]), entry((RSP, 8), OrcFp::Kept));
+        assert_eq!(orc(&[16, 0, 0xf0, 0xff, 0x15, 0]), entry((RSP, 16), OrcFp::At(-16)));
+        for other in [[8, 0, 0, 0, 0x05, 1], [8, 0, 0, 0, 0x05, 2], [8, 0, 0, 0, 0x05, 4], [0; 6]] {
+            assert_eq!(orc(&other), None, "{other:?}");
+        }
     }
 
     #[test]

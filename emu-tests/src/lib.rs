@@ -45,7 +45,7 @@ pub use judge::suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
 pub use judge::views::views;
 pub use observe::{
     At, Call, Case, Difference, End, Found, Leave, Line as ObservedLine, Observed, Offset, Severity, Spot, Store,
-    Unwound, Value, Way, differences, is_id, observable, observe, roles_of,
+    Unwound, Value, Vectors, Way, differences, is_id, observable, observe, roles_of,
 };
 pub use probe::{Form as ProbeForm, probe};
 pub use report::place::places;

@@ -16,8 +16,10 @@ pub struct Raw<'a> {
     pub code: &'a [u8],
     /// Alignment of its first byte.
     pub align: u64,
-    /// Names for places in it: offset, and size if it is known.
+    /// Names of functions in it: offset, and size if it is known.
     pub symbols: Vec<(String, u64, u64)>,
+    /// Names for other places in it, by their offsets.
+    pub labels: Vec<(String, u64)>,
     /// Tables in it that are read by their names: offset and size.
     pub tables: Vec<(&'static str, u64, u64)>,
     /// What it refers to outside of itself.
@@ -64,7 +66,7 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
             &Rel {
                 r_offset: call.offset,
                 // Behind the null symbol and the names: each call has a symbol of its own.
-                r_sym: (1 + raw.symbols.len() + i) as u32,
+                r_sym: (1 + raw.symbols.len() + raw.labels.len() + i) as u32,
                 r_type: elf::RelocationType(call.r_type),
                 r_addend: call.addend,
             },
@@ -83,6 +85,10 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
     for (name, offset, size) in &raw.symbols {
         let id = w.add_string(name.as_bytes());
         w.write_symbol(&symbol(w.string_offset(Some(id)), (Some(1), elf::STT_FUNC), *offset, *size));
+    }
+    for (name, offset) in &raw.labels {
+        let id = w.add_string(name.as_bytes());
+        w.write_symbol(&symbol(w.string_offset(Some(id)), (Some(1), elf::STT_NOTYPE), *offset, 0));
     }
     for call in &raw.calls {
         let id = w.add_string(call.target.as_bytes());

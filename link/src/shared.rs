@@ -94,5 +94,6 @@ pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a,
         }
     }
     let (machine, e_flags) = (header.e_machine(LE).0, header.e_flags(LE).0);
-    raw::object(&Raw { machine, e_flags, code: &code, align: PAGE, symbols, tables, calls }).map(Cow::Owned)
+    raw::object(&Raw { machine, e_flags, code: &code, align: PAGE, symbols, tables, calls, ..Raw::default() })
+        .map(Cow::Owned)
 }

@@ -127,6 +127,7 @@ fn dumps_that_call_and_point_by_constants_are_followed() {
             assert!(body.contains(far), "{body}");
             let (_, out, _) = check_at(&body.replace(far, near), "0x11000");
             assert!(out.contains("stands in for") && out.contains(target), "{near}: {out}");
+            assert!(!out.contains("emulator: "), "{near}: {out}");
         }
         let (code, out, err) = check(body);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
@@ -152,6 +153,30 @@ fn dumps_that_call_and_point_by_constants_are_followed() {
             "{arch}: {out}{err}"
         );
         assert!(out.lines().any(|line| line.contains("=>")), "{arch}: {out}");
+    }
+}
+
+/// Closures have their own address as a constant, and a word between their instructions that points to the code.
+#[test]
+fn pointers_that_lead_into_a_dump_are_followed() {
+    for &backend in tool::BACKENDS {
+        let (arch, prefix) = (backend.facts().name, tools(backend));
+        let source = format!("{}/tests/observe/{arch}/closure.s", env!("CARGO_MANIFEST_DIR"));
+        let case = Case::new("", "");
+        for (tool, args) in
+            [("as", &[source.as_str(), "-o", "t.o"][..]), ("objcopy", &["-O", "binary", "-j", ".text", "t.o", "t.bin"])]
+        {
+            let (code, _, err) = case.run(&format!("{prefix}{tool}"), args);
+            assert_eq!(code, Some(0), "{err}");
+        }
+        let side = "t.bin@0x7f1200000000:0x7f1200000000";
+        let (code, out, err) = case.tool(&["contract", "observe", side, "--arch", arch]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
+        for pointer in [" = \"&0x7f1200000000\"", "to = \"&0x7f1200000020\""] {
+            assert!(out.contains(pointer), "{arch}: no {pointer} in {out}");
+        }
+        let (code, out, err) = case.tool(&["diff", side, side, "--arch", arch]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arch}: {out}");
     }
 }
 

@@ -72,8 +72,9 @@ pub enum Goes {
 pub struct Orc {
     /// The kernel that wrote it so first: profiles name it by that.
     pub name: &'static str,
-    /// What the section `.orc_header` holds then: a hash of the definitions, by scripts/orc_hash.sh of the kernel.
-    pub header: [u8; 20],
+    /// What the section `.orc_header` holds then: a hash of the definitions, by scripts/orc_hash.sh of the kernel. `None` of
+    /// kernels that wrote no such section.
+    pub header: Option<[u8; 20]>,
     /// Bytes of an entry.
     pub bytes: usize,
     /// What an entry says; `None` if it says nothing of a call.

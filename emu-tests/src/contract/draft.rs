@@ -53,8 +53,8 @@ pub fn draft(
     }
     let code = image.bytes(found.address, size as usize).unwrap_or_default();
     for line in decode_function(backend.machine(), &image, (found.address, size))? {
-        let insn = code.get((line.at - found.address) as usize..).unwrap_or_default();
-        jumps.extend(line.target.filter(|&t| call(backend, line.at, insn, t).is_some()).map(|t| (line.at, t)));
+        let rest = code.get((line.at - found.address) as usize..).unwrap_or_default();
+        jumps.extend(line.target.filter(|&t| call(backend, &line, rest, t).is_some()).map(|t| (line.at, t)));
     }
     jumps.sort_unstable();
     let (mut calls, mut slot) = (Vec::new(), None);

@@ -43,7 +43,7 @@ pub fn engine_version() -> (u32, u32) {
 pub(crate) const GENERAL: usize = 32;
 const CONTROL: usize = 2;
 const VECTORS: usize = 32;
-const VECTOR: usize = 16;
+pub(crate) const VECTOR: usize = 16;
 
 /// All general registers that a snapshot has room for.
 const ALL: RegSet = {
@@ -194,7 +194,7 @@ impl Registers {
         self.get(uc, self.abi.sp)
     }
 
-    pub fn set_vector<D>(&self, uc: &mut Cpu<'_, D>, i: usize, value: &[u8; 16]) {
+    pub fn set_vector<D>(&self, uc: &mut Cpu<'_, D>, i: usize, value: &[u8; VECTOR]) {
         let id = self.machine.vectors[i].id;
         let _ = if self.abi.vector_bytes == 8 {
             let mut low = [0; 8];

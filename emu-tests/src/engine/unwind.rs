@@ -175,28 +175,35 @@ fn orc_form(image: &Image, registers: Registers, name: Option<&str>) -> Result<O
             let found = forms.iter().find(|form| form.name == name);
             found.ok_or_else(|| Error::unknown(&format!("form of {ORC} in the profile"), name, names()))
         }
-        (header, ..) => forms.iter().find(|form| header.starts_with(&form.header)).ok_or_else(|| {
-            let hash: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
-            let known = names().collect::<Vec<_>>().join(" and ");
-            Error::new(format!(
-                "{ORC} has a form that is not known here: .orc_header says {hash}; known: those of Linux {known}"
-            ))
-        }),
+        (header, ..) => {
+            forms.iter().find(|form| form.header.is_some_and(|of| header.starts_with(&of))).ok_or_else(|| {
+                let hash: String = header.iter().map(|byte| format!("{byte:02x}")).collect();
+                let known = forms.iter().filter(|form| form.header.is_some()).map(|form| form.name);
+                let known = known.collect::<Vec<_>>().join(" and ");
+                Error::new(format!(
+                    "{ORC} has a form that is not known here: .orc_header says {hash}; known: those of Linux {known}"
+                ))
+            })
+        }
     };
     found.map(Some)
 }
 
 /// The one form that the entries can have; none if that stays open. For objtool, a function begins where its call left it: CFA
 /// is SP and the return address (`arch_initial_func_cfi_state`, tools/objtool/arch/x86/decode.c). So there are such entries in
-/// each table, and the forms have different numbers for SP.
+/// each table, and the forms have different numbers for SP, or for calls.
 fn shown(entries: &[u8], forms: &'static [Orc], sp: Reg) -> Option<&'static Orc> {
     let read = |form: &Orc| entries.chunks_exact(form.bytes).map(form.read).collect::<Vec<_>>();
     let begins = |form: &&Orc| read(form).iter().flatten().any(|entry| entry.cfa == (sp, -entry.returns));
     let mut fit = forms.iter().filter(begins);
-    match (fit.next(), fit.next(), forms) {
-        (Some(form), None, _) => Some(form),
-        // Of forms that say the same, any will do.
-        (None, _, [first, rest @ ..]) if rest.iter().all(|form| read(form) == read(first)) => Some(first),
+    match (fit.next(), fit.next()) {
+        (Some(form), None) => Some(form),
+        (None, _) => {
+            // Of forms that say the same, any will do, also where none says anything.
+            let mut saying = forms.iter().filter(|form| read(form).iter().any(Option::is_some));
+            let first = saying.next().or(forms.first())?;
+            saying.all(|form| read(form) == read(first)).then_some(first)
+        }
         _ => None,
     }
 }
@@ -457,6 +464,14 @@ mod tests {
             // The same in both: CFA is r10, rbp is where it was.
             assert_eq!(read(&[[8, 0, 0, 0, 6, 2]], name).unwrap(), Some(8));
         }
+        // 6.1 has another number for calls, which is none for the others.
+        let oldest = [8, 0, 0, 0, 5, 0];
+        for name in [None, Some("6.12"), Some("7.3"), Some("6.1")] {
+            assert_eq!(read(&[oldest], name), Ok(Some(0x508)));
+            assert_eq!(read(&[[0x10, 0, 0, 0, 5, 0]], name), Ok(Some(0x510)));
+        }
+        assert!(read(&[old, oldest], None).is_err());
+        assert_eq!(read(&[[16, 0, 0, 0, 5, 2], old, oldest], Some("6.1")), Ok(None));
         for said in [&[open][..], &[open, old, new]] {
             assert!(
                 read(said, None)
@@ -477,7 +492,7 @@ mod tests {
         let (ips, entries, headers) = (0x3000, 0x4000, 0x5000);
         let distance = (CODE as i32 - ips).to_le_bytes();
         let mut cfa = Vec::new();
-        for (number, header) in [(5, forms[0].header), (3, forms[1].header), (5, [0x12; 20])] {
+        for (number, header) in [(5, forms[0].header.unwrap()), (3, forms[1].header.unwrap()), (5, [0x12; 20])] {
             let said = [8, 0, 0, 0, number, 2];
             let sections = [
                 (".orc_unwind_ip", ips as u64, &distance[..]),

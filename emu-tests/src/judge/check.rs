@@ -218,6 +218,7 @@ fn judge_patched(
     let expected = cases.iter().map(|case| reference(rig, case)).collect::<Result<Vec<_>>>()?;
     let one = rig.suite.contracts[attach].kind.for_one_function();
     let before = code(rig, layouts);
+    let whole = bodies(rig);
     if !one {
         rig.patch_all(rig.on(attach), None)?;
     }
@@ -263,7 +264,17 @@ fn judge_patched(
             disabled(rig, case, expected, tally);
         }
     }
+    // Who writes to the code of functions is judged for it, and not whoever comes next.
+    if bodies(rig) != whole {
+        rig.reload()?;
+    }
     Ok(ControlFlow::Continue(()))
+}
+
+/// The code of all functions as it is in memory.
+fn bodies(rig: &Rig) -> Vec<u8> {
+    let symbols = rig.functions.iter().filter_map(|f| rig.traced().symbol(&f.name));
+    symbols.flat_map(|s| rig.uc.mem_read_as_vec(s.address, s.size as usize).unwrap_or_default()).collect()
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {

@@ -112,6 +112,11 @@ impl Deviation {
         })
     }
 
+    /// Is it about what an unwind table says?
+    pub(crate) fn is_of_table(&self) -> bool {
+        self.clause == Clause::P12 && self.place.starts_with("unwind:")
+    }
+
     /// Is this finding expected? At the instruction `at`, if the place names one.
     pub(crate) fn covers(&self, finding: &Finding, at: &str) -> bool {
         self.names(finding, at).is_some()

@@ -35,6 +35,10 @@ pub(super) struct Code {
     pub branches: FxHashMap<u64, Taken>,
     /// Instructions that access memory by SP, where the hardware wants it aligned.
     pub by_sp: FxHashSet<u64>,
+    /// Instructions that may change vector state that the engine does not have.
+    pub wide: FxHashSet<u64>,
+    /// Some use vector registers.
+    pub uses_vectors: bool,
     /// The unwind table, if there is one that is understood.
     pub table: Option<Table>,
     /// The instructions of the function and of what it jumps to; not those that do nothing.
@@ -81,18 +85,23 @@ impl Code {
             let branch = l.branch.or(l.target.map(|_| Branch::default()))?;
             Some((l.at, Taken { branch, next: l.at + u64::from(l.size), falls: false }))
         };
-        let by_sp = all.iter().filter(|l| {
-            let operands = l.text.split_once(' ').map_or("", |(_, operands)| operands);
-            machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands)
-        });
-        let by_sp = by_sp.map(|l| l.at).collect();
+        let which = |is: &dyn Fn(&str, &str) -> bool| -> FxHashSet<u64> {
+            let those = all.iter().filter(|l| {
+                let (mnemonic, operands) = l.text.split_once(' ').unwrap_or((&l.text, ""));
+                is(mnemonic, operands)
+            });
+            those.map(|l| l.at).collect()
+        };
+        let by_sp = which(&|_, operands| machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands));
+        let wide = which(&machine.wide.1);
+        let uses_vectors = !which(&machine.is_vector).is_empty();
         let branches = all.iter().filter_map(branch).collect();
         lines.retain(|l| !l.filler && !l.text.starts_with("nop"));
         // Unwinders look up a return address one byte before it.
         let addresses = std::iter::once(start.wrapping_sub(1)).chain(lines.iter().map(|l| l.at));
         let table = Table::read(image, registers, orc, addresses)?;
         let table = Some(table).filter(|table| lines.iter().any(|l| table.row(l.at).is_some()));
-        Ok(Code { start, size, ranges, thunk, branches, by_sp, table, lines })
+        Ok(Code { start, size, ranges, thunk, branches, by_sp, wide, uses_vectors, table, lines })
     }
 }
 

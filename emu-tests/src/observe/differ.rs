@@ -1,6 +1,7 @@
 //! The difference of two observed behaviours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 
 use codegen::words::abi::Abi;
 use codegen::words::term::{Part, Root};
@@ -9,7 +10,7 @@ use super::case::{Case, Variation};
 use super::difference::{Difference, Found, Severity};
 use super::fields::{Fields, elsewhere, moved, only_longer, together, words_of};
 use super::merge::merged;
-use super::observed::{By, Call, End, Kind, Leave, Observed, Unwound, Way};
+use super::observed::{By, Call, End, Kind, Leave, Observed, Unwound, Vectors, Way};
 use super::reading::scratch;
 use super::spot::{CallOf, CallSpot, Spot};
 use super::value::{Offset, Value};
@@ -180,6 +181,7 @@ impl Differ<'_> {
             (Spot::Below, &left.below, &right.below),
             (Spot::Crooked, &left.crooked, &right.crooked),
             (Spot::Astray, &left.astray, &right.astray),
+            (Spot::Wide, &left.wide, &right.wide),
         ] {
             if l.is_empty() != r.is_empty() {
                 let places = (l.first().copied(), r.first().copied());
@@ -227,8 +229,8 @@ impl Differ<'_> {
             let [was, is] = [left, right].map(|leave| Found::Is(leave.flags_follow));
             self.say(traced, false, places, Spot::FlagsFollow, was, is);
         }
-        let lists = [(&left.vectors, &right.vectors), (&left.control, &right.control), (&left.unclear, &right.unclear)];
-        for (l, r) in lists {
+        self.vectors(left, right, places);
+        for (l, r) in [(&left.control, &right.control), (&left.unclear, &right.unclear)] {
             for (names, better) in [(only(r, l), false), (only(l, r), true)] {
                 self.kept(traced, better, places, names.into_iter().map(Spot::Kept).collect());
             }
@@ -239,6 +241,26 @@ impl Differ<'_> {
         each(&left.elsewhere, &right.elsewhere, |at, l, r| {
             self.say(traced, r == Found::Nothing, places, Spot::Memory(at.clone()), l, r);
         });
+    }
+
+    /// What is lost of vector registers; where that is the same, what is if functions that are called use general registers only.
+    fn vectors(&mut self, left: &Leave, right: &Leave, places: Places) {
+        // Of the other runs it is not known.
+        let general = |leave: &Leave| leave.general_only.clone().filter(|_| self.whole_way).unwrap_or_default();
+        let mut all = left.vectors.changes(&right.vectors);
+        let known: Vec<&str> = all.iter().map(|(name, ..)| *name).collect();
+        let others = general(left).changes(&general(right)).into_iter().filter(|(name, ..)| !known.contains(name));
+        all.extend(others.collect::<Vec<_>>());
+        let mut alike: Vec<(bool, Vec<Spot>)> = Vec::new();
+        for (_, spot, better) in all {
+            let is_alike = |spots: &[Spot]| spots.first().map(discriminant) == Some(discriminant(&spot));
+            match alike.iter_mut().find(|(other, spots)| *other == better && is_alike(spots)) {
+                Some((_, spots)) => spots.push(spot),
+                None => alike.push((better, vec![spot])),
+            }
+        }
+        let traced = self.traced();
+        alike.into_iter().for_each(|(better, spots)| self.kept(traced, better, places, spots));
     }
 
     /// What is kept, or not any more, of several alike; nothing, if there are none.
@@ -333,10 +355,16 @@ impl Differ<'_> {
             }
         }
         let abi = self.abi;
+        let scratch = scratch(abi);
         each(&left.argument, &right.argument, |reg, l, r| {
+            let known = abi.find(reg);
             // Who gets a pointer to what was saved does not look at what is left in the registers behind the arguments.
             let given = |call: &Call| call.pointer.is_some() && !call.given(abi).contains(reg);
-            if given(left) && given(right) {
+            if known.is_some_and(|reg| abi.args.contains(&reg)) && given(left) && given(right) {
+                return;
+            }
+            // What is live at the entry of few functions is lost either way.
+            if l != Found::Nothing && r != Found::Nothing && known.is_some_and(|reg| scratch.contains(reg)) {
                 return;
             }
             let places = (left.writers.get(reg).copied().or(places.0), right.writers.get(reg).copied().or(places.1));
@@ -472,6 +500,31 @@ impl Call {
         let meant = |value: &Value| value.is_relied_on() || value.term().is_small();
         let last = names.iter().rposition(|name| self.argument.get(name).is_some_and(meant));
         names.into_iter().take(last.map_or(0, |last| last + 1)).collect()
+    }
+}
+
+impl Vectors {
+    /// The registers of which the other one loses more or less: which, what of it, and whether it is kept there.
+    fn changes(&self, other: &Vectors) -> Vec<(&'static str, Spot, bool)> {
+        let all = [self, other].into_iter().flat_map(|side| side.vectors.iter().chain(&side.upper_halves));
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in all {
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+        let change = |name: &'static str| {
+            let [l, r] = [self, other].map(|side| side.vectors.contains(&name));
+            let [l_upper, r_upper] =
+                [self, other].map(|side| side.vectors.contains(&name) || side.upper_halves.contains(&name));
+            match (l != r, l_upper != r_upper) {
+                (true, true) => Some((name, Spot::Kept(name), l)),
+                (true, false) => Some((name, Spot::LowerHalf(name), l)),
+                (false, true) => Some((name, Spot::UpperHalf(name), l_upper)),
+                (false, false) => None,
+            }
+        };
+        names.into_iter().filter_map(change).collect()
     }
 }
 

@@ -33,7 +33,7 @@ use self::case::Variation;
 use self::code::Code;
 pub use self::differ::differences;
 pub use self::difference::{At, Difference, Found, Severity};
-pub use self::observed::{Call, End, Leave, Line, Observed, Store, Unwound, Way};
+pub use self::observed::{Call, End, Leave, Line, Observed, Store, Unwound, Vectors, Way};
 use self::reading::Reader;
 pub use self::roles::roles_of;
 use self::run::{Change, Seen, Subject};
@@ -121,7 +121,8 @@ impl Observer<'_> {
         while let Some((changes, when)) = open.pop() {
             let base = self.subject.run(&changes)?;
             let lower = self.lower(&changes)?;
-            path.push(reader.way(when.clone(), &base, lower.as_ref()));
+            let general = self.general_only(&changes)?;
+            path.push(reader.way(when.clone(), &base, lower.as_ref(), general.as_ref()));
             seen.push(base.steps.clone());
             let (mut next, mut plain) = (Vec::new(), None);
             for (change, variation) in self.variants(&reader, &base, &changes) {
@@ -132,7 +133,7 @@ impl Observer<'_> {
                 let all = [&changes[..], std::slice::from_ref(&change)].concat();
                 let run = self.subject.run(&all)?;
                 let when = when.and(variation);
-                let mut other = reader.way(when.clone(), &run, None);
+                let mut other = reader.way(when.clone(), &run, None, None);
                 // The lowest bit of what is stored is one of the flags: they are loaded from there.
                 match change {
                     Change::Stores(call, at, 0) => plain = Some((call, at, other.leave.flag_bits)),
@@ -190,6 +191,12 @@ impl Observer<'_> {
         let other = allowed.iter().find(|sp| **sp != allowed[0]);
         let lower = |by: &u64| self.subject.run(&[changes, &[Change::Lower(by.abs_diff(allowed[0]))]].concat());
         other.map(lower).transpose()
+    }
+
+    /// The same with functions that use general registers only, where that makes a difference.
+    fn general_only(&self, changes: &[Change]) -> Result<Option<Seen>> {
+        let run = || self.subject.run(&[changes, &[Change::GeneralOnly]].concat());
+        self.subject.code.uses_vectors.then(run).transpose()
     }
 
     /// What could matter, and how it is told.

@@ -69,6 +69,8 @@ pub struct Way {
     pub below: Vec<u64>,
     /// Offsets of instructions that use memory by an SP that the hardware refuses.
     pub crooked: Vec<u64>,
+    /// Offsets of instructions that may change vector state that the engine does not have.
+    pub wide: Vec<u64>,
     /// How it ends.
     pub leave: Leave,
     /// What it calls, in order.
@@ -160,7 +162,11 @@ pub struct Leave {
     /// Flags that are set, though C code begins with them clear.
     pub unclear: Vec<&'static str>,
     /// Vector registers that are not as they were: a call may change most, so they are those that are not saved.
-    pub vectors: Vec<&'static str>,
+    #[serde(flatten)]
+    pub vectors: Vectors,
+    /// The same where what is called uses general registers only. Null where no instruction uses vector registers, and in runs
+    /// that were made for something else.
+    pub general_only: Option<Vectors>,
     /// Control words that are not as they were.
     pub control: Vec<&'static str>,
     /// Words above where SP was that are not as they were.
@@ -170,6 +176,15 @@ pub struct Leave {
     /// Which instruction changed each register last.
     #[serde(skip)]
     pub writers: BTreeMap<&'static str, u64>,
+}
+
+/// Vector registers that are not as they were.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, JsonSchema)]
+pub struct Vectors {
+    /// The lower half is not.
+    pub vectors: Vec<&'static str>,
+    /// No more than the upper half is not.
+    pub upper_halves: Vec<&'static str>,
 }
 
 /// What becomes of a word that a called function stores.

@@ -7,7 +7,7 @@ use codegen::words::term::{Root, Term};
 
 use super::case::Case;
 use super::code::Taken;
-use super::observed::{By, Call, Caller, End, Leave, Line, Link, Shows, Unwound, Way};
+use super::observed::{By, Call, Caller, End, Leave, Line, Link, Shows, Unwound, Vectors, Way};
 use super::run::{self, Seen, SeenCall, SeenUnwind, Subject};
 use super::value::{Offset, Place, Value};
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
@@ -34,7 +34,8 @@ impl Reader<'_> {
         Reader { subject, abi, scratch: scratch(abi) }
     }
 
-    pub fn way(&self, when: Case, seen: &Seen, lower: Option<&Seen>) -> Way {
+    /// A way; `lower` is the same with another SP, `general` the same with functions that use general registers only.
+    pub fn way(&self, when: Case, seen: &Seen, lower: Option<&Seen>, general: Option<&Seen>) -> Way {
         let other = |i: usize| lower.and_then(|l| l.calls.get(i));
         let call = seen.calls.iter().enumerate().map(|(i, call)| self.call(seen, call, other(i))).collect();
         let offsets = |all: &mut dyn Iterator<Item = u64>| all.map(|at| self.offset(at)).collect();
@@ -48,7 +49,8 @@ impl Reader<'_> {
             unreturned: seen.unreturned,
             below: offsets(&mut seen.below.iter().copied()),
             crooked: offsets(&mut seen.crooked.iter().copied()),
-            leave: self.leave(seen),
+            wide: offsets(&mut seen.wide.iter().copied()),
+            leave: Leave { general_only: general.map(|seen| self.vectors(seen)), ..self.leave(seen) },
             call,
             unwind: self.unwind(seen),
         }
@@ -93,7 +95,7 @@ impl Reader<'_> {
         };
         let callee = self.value(seen, call.to);
         // A function that is entered behind its beginning may have anything live that may be at its entry.
-        let live = if callee.is_behind() { abi.hidden.union(abi.callee_saved) } else { RegSet::EMPTY };
+        let live = if callee.is_behind() { live(abi).union(abi.callee_saved) } else { RegSet::EMPTY };
         let live = live.minus(RegSet::of(&[abi.fp, abi.sp])).iter();
         let other = |reg: &Reg| call.registers[*reg] != seen.before[*reg];
         let argument = abi.args.iter().copied().chain(live).filter(other);
@@ -176,7 +178,6 @@ impl Reader<'_> {
         let (kept, changed): (Vec<Reg>, Vec<Reg>) = all.partition(|r| seen.before[*r] == seen.after[*r]);
         let changed = changed.into_iter().map(|r| (abi.name(r), self.value(seen, seen.after[r])));
         let flags = |s: &Snapshot| s.flags & machine.flags.map_or(0, |(_, mask)| mask);
-        let vectors = machine.vectors.iter().zip(seen.before.vectors.iter().zip(&seen.after.vectors));
         let control = machine.control.iter().zip(seen.before.control.iter().zip(&seen.after.control));
         let memory = seen.above.0.iter().zip(&seen.above.1).zip((0..).step_by(8));
         let memory = memory.filter(|((before, after), _)| before != after);
@@ -197,12 +198,26 @@ impl Reader<'_> {
             flag_bits: flags(&seen.after),
             flags_follow: false,
             unclear: self.unclear(seen.after.flags),
-            vectors: vectors.filter(|(_, (a, b))| a != b).map(|(v, _)| v.name).collect(),
+            vectors: self.vectors(seen),
+            general_only: None,
             control: control.filter(|(_, (a, b))| a != b).map(|(c, _)| c.reg.name).collect(),
             memory: memory.map(|((_, after), at)| (Offset(at), self.value(seen, *after))).collect(),
             elsewhere: elsewhere.collect(),
             writers: self.writers(&seen.writers),
         }
+    }
+
+    fn vectors(&self, seen: &Seen) -> Vectors {
+        let (machine, half) = (self.subject.registers.machine, self.abi.vector_bytes / 2);
+        let mut all = Vectors::default();
+        for (reg, (before, after)) in machine.vectors.iter().zip(seen.before.vectors.iter().zip(&seen.after.vectors)) {
+            match before.iter().zip(after).position(|(before, after)| before != after) {
+                Some(first) if first < half => all.vectors.push(reg.name),
+                Some(_) => all.upper_halves.push(reg.name),
+                None => {}
+            }
+        }
+        all
     }
 
     /// Is the instruction there one that stops a CPU that is there by mistake?
@@ -332,6 +347,11 @@ pub(super) fn scratch(abi: &Abi) -> RegSet {
     let passed = RegSet::of(abi.args).union(RegSet::of(abi.exit_rets)).union(RegSet::of(abi.rets));
     let link: Vec<Reg> = abi.link.into_iter().collect();
     abi.caller_saved.minus(passed).minus(RegSet::of(&link)).minus(abi.hidden)
+}
+
+/// The registers besides those for arguments that may be live at a function's entry.
+pub(super) fn live(abi: &Abi) -> RegSet {
+    abi.live.iter().fold(abi.hidden, |all, (_, registers)| all.union(*registers))
 }
 
 /// Bytes from SP at a call up to a few words above where it was at the entry.

@@ -14,7 +14,9 @@ use unicorn_engine::{HookType, MemType, Prot};
 
 use super::code::{Code, Taken};
 use super::tokens::{Names, Tokens};
-use crate::engine::cpu::{Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, load, put_word, word, words};
+use crate::engine::cpu::{
+    Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, VECTOR, load, put_word, word, words,
+};
 use crate::engine::lent::{self, Lends};
 
 /// Instructions after which it is called a loop.
@@ -28,6 +30,8 @@ const ABOVE: u64 = 0x200;
 const BELOW: u64 = 0x1000;
 /// Bytes below SP that a called function overwrites.
 const SCRIBBLED: u64 = 0x200;
+/// Bytes that C keeps of a vector register that it keeps (AAPCS64, 6.1.2).
+const KEPT_VECTOR: usize = 8;
 /// Nothing ever runs there.
 const NOWHERE: u64 = 0x10;
 
@@ -46,6 +50,8 @@ pub(super) enum Change {
     Stores(u16, u64, u64),
     /// The same, and it stores 0.
     Clears(u16, u64),
+    /// What is called uses general registers only, as kernels compile their C.
+    GeneralOnly,
 }
 
 /// The code.
@@ -127,6 +133,8 @@ pub(super) struct Seen {
     pub below: BTreeSet<u64>,
     /// Instructions that use memory by an SP that the hardware does not allow.
     pub crooked: BTreeSet<u64>,
+    /// Instructions that may change vector state that the engine does not have.
+    pub wide: BTreeSet<u64>,
     pub unwinds: Vec<SeenUnwind>,
     /// Which instruction changed each register last; 0 for none.
     pub writers: [u64; GENERAL],
@@ -157,6 +165,7 @@ struct Watch {
     beyond: Vec<u64>,
     below: BTreeSet<u64>,
     crooked: BTreeSet<u64>,
+    wide: BTreeSet<u64>,
     unwinds: Vec<SeenUnwind>,
     /// The general registers before the instruction that runs.
     gpr: [u64; GENERAL],
@@ -202,6 +211,7 @@ impl Subject<'_> {
             beyond: Vec::new(),
             below: BTreeSet::new(),
             crooked: BTreeSet::new(),
+            wide: BTreeSet::new(),
             unwinds: Vec::new(),
             gpr: [0; GENERAL],
             writers: [0; GENERAL],
@@ -249,6 +259,7 @@ impl Subject<'_> {
             unreturned: watch.returns.len(),
             below: std::mem::take(&mut watch.below),
             crooked: std::mem::take(&mut watch.crooked),
+            wide: std::mem::take(&mut watch.wide),
             unwinds: std::mem::take(&mut watch.unwinds),
             writers: watch.writers,
         })
@@ -315,7 +326,7 @@ impl Subject<'_> {
         r.set_flags(uc, !r.machine.clear_flags());
         r.set_control(uc)?;
         for i in 0..r.machine.vectors.len() {
-            r.set_vector(uc, i, &[0x40 + i as u8; 16]);
+            r.set_vector(uc, i, &[0x40 + i as u8; VECTOR]);
         }
         for at in (sp - BELOW..sp + ABOVE).step_by(8) {
             let above = Term::from(Root::Reg(abi.sp)).plus(at.wrapping_sub(sp) as i64);
@@ -346,10 +357,12 @@ impl Subject<'_> {
             r.set(uc, reg, value * u64::from(!zero));
         }
         r.set_flags(uc, 0);
-        for i in 0..r.machine.vectors.len() {
-            if !abi.vector_callee_saved.contains(&(i as u8)) {
-                r.set_vector(uc, i, &[0xc0 + i as u8; 16]);
-            }
+        let vectors = if changes.contains(&Change::GeneralOnly) { 0 } else { r.machine.vectors.len() };
+        for (i, before) in registers.vectors.iter().enumerate().take(vectors) {
+            let kept = if abi.vector_callee_saved.contains(&(i as u8)) { KEPT_VECTOR } else { 0 };
+            let mut left = [0xc0 + i as u8; VECTOR];
+            left.iter_mut().zip(before).take(kept).for_each(|(to, from)| *to = *from);
+            r.set_vector(uc, i, &left);
         }
         let below = r.sp(uc);
         for at in (below - SCRIBBLED..below).step_by(8) {
@@ -448,6 +461,9 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
     }
     if watch.code.by_sp.contains(&pc) && !now.is_multiple_of(watch.registers.machine.sp_access_align) {
         watch.crooked.insert(pc);
+    }
+    if watch.code.wide.contains(&pc) {
+        watch.wide.insert(pc);
     }
     let code = watch.code.clone();
     let Some(table) = &code.table else { return };

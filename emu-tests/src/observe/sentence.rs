@@ -32,6 +32,7 @@ impl fmt::Display for Difference {
             Spot::Below => some(f, is, "use memory below SP, which an interrupt may overwrite"),
             Spot::Crooked => some(f, is, "use memory by an SP that the hardware refuses"),
             Spot::Astray => some(f, is, "are executed by mistake behind a call that does not return there"),
+            Spot::Wide => some(f, is, "may change vector state that the emulator does not have"),
             Spot::To => match (was, is) {
                 (Found::End(_), Found::Value(to)) => write!(f, "comes back now, to {to}"),
                 (_, Found::End(End::Never { never })) => write!(f, "does not come back: {never}"),
@@ -49,11 +50,13 @@ impl fmt::Display for Difference {
                     _ => write!(f, "{it} holds {said_is}; it held {said_was}"),
                 }
             }
-            Spot::Flags => write!(f, "flags are {} now", if is.is() { "kept" } else { "lost" }),
+            Spot::Flags => write!(f, "flags are {} now", kept(is)),
             Spot::FlagsFollow => {
                 write!(f, "flags are what the call stored, {}", if is.is() { "now" } else { "not any more" })
             }
-            Spot::Kept(_) => write!(f, "{} {} now", self.names(), if is.is() { "kept" } else { "lost" }),
+            Spot::Kept(_) => write!(f, "{} {} now", self.names(), kept(is)),
+            Spot::LowerHalf(_) => write!(f, "the lower half of {} {} now", self.names(), kept(is)),
+            Spot::UpperHalf(_) => write!(f, "the upper half of {} {} now", self.names(), kept(is)),
             Spot::CallerWord(_) => {
                 let (it, absent) = (self.it("the caller's word "), "as it was");
                 write!(f, "{it} is {}; it was {}", said_is.or(absent), said_was.or(absent))
@@ -150,9 +153,11 @@ impl Difference {
 
     fn names(&self) -> String {
         let name = |spot: &Spot| match spot {
-            Spot::Register(name) | Spot::Kept(name) | Spot::Call(_, CallSpot::Vector(name) | CallSpot::Flag(name)) => {
-                (*name).to_owned()
-            }
+            Spot::Register(name)
+            | Spot::Kept(name)
+            | Spot::LowerHalf(name)
+            | Spot::UpperHalf(name)
+            | Spot::Call(_, CallSpot::Vector(name) | CallSpot::Flag(name)) => (*name).to_owned(),
             Spot::CallerWord(at) => format!("[stack+{at}]"),
             other => other.to_string(),
         };
@@ -204,6 +209,10 @@ impl Found {
     fn is(&self) -> bool {
         *self == Found::Is(true)
     }
+}
+
+fn kept(is: &Found) -> &'static str {
+    if is.is() { "kept" } else { "lost" }
 }
 
 fn some(f: &mut fmt::Formatter<'_>, is: &Found, what: &str) -> fmt::Result {

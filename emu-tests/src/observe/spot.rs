@@ -25,6 +25,8 @@ pub enum Spot {
     Crooked,
     /// Instructions that are executed by mistake.
     Astray,
+    /// Instructions that may change vector state that the engine does not have.
+    Wide,
     /// Instructions executed.
     Instructions,
     /// Bytes of stack.
@@ -45,6 +47,10 @@ pub enum Spot {
     FlagsFollow,
     /// A vector register, a control word, or a flag that C wants clear.
     Kept(&'static str),
+    /// The lower half of a vector register whose upper one is lost.
+    LowerHalf(&'static str),
+    /// The upper half of a vector register whose lower one is kept.
+    UpperHalf(&'static str),
     /// A word of the caller.
     CallerWord(Offset),
     /// Another word of memory.
@@ -113,6 +119,7 @@ impl fmt::Display for Spot {
             Spot::Below => f.write_str("memory.below-sp"),
             Spot::Crooked => f.write_str("memory.refused-sp"),
             Spot::Astray => f.write_str("returns.astray"),
+            Spot::Wide => f.write_str("leave.wide-vectors"),
             Spot::Instructions => f.write_str("cost.instructions"),
             Spot::Stack => f.write_str("cost.stack"),
             Spot::To => f.write_str("leave.to"),
@@ -120,6 +127,8 @@ impl fmt::Display for Spot {
             Spot::Sp => f.write_str("leave.sp"),
             Spot::Trap => f.write_str("leave.trap"),
             Spot::Register(name) | Spot::Kept(name) => write!(f, "leave.{name}"),
+            Spot::LowerHalf(name) => write!(f, "leave.{name}.lower"),
+            Spot::UpperHalf(name) => write!(f, "leave.{name}.upper"),
             Spot::Flags => f.write_str("leave.flags"),
             Spot::FlagsFollow => f.write_str("leave.flags-stored"),
             Spot::CallerWord(at) => write!(f, "leave.[sp{}]", Plus(at.0)),
@@ -161,8 +170,9 @@ pub fn is_id(text: &str, backend: &dyn Backend) -> bool {
     let word =
         |text: &str| Term::parse(text, abi).is_ok_and(|term| matches!(term.root, Root::Content(_) | Root::Frame));
     let call = |text: &str| CallSpot::WORDS.iter().any(|spot| spot.to_string() == text);
+    let half = |text: &str| text.strip_suffix(".lower").or(text.strip_suffix(".upper")).is_some_and(register);
     match text.split_once('.') {
-        Some(("leave", what)) if register(what) || word(what) => true,
+        Some(("leave", what)) if register(what) || half(what) || word(what) => true,
         Some((head, what)) if is_call(head) => call(what) || register(what) || word(what),
         None if is_call(text) => true,
         _ => Spot::WORDS
@@ -179,7 +189,7 @@ fn is_call(text: &str) -> bool {
 
 impl Spot {
     /// Those whose ids are always the same.
-    const WORDS: [Spot; 21] = [
+    const WORDS: [Spot; 22] = [
         Spot::LandingPad,
         Spot::ReturnedTo,
         Spot::Bytes,
@@ -187,6 +197,7 @@ impl Spot {
         Spot::Below,
         Spot::Crooked,
         Spot::Astray,
+        Spot::Wide,
         Spot::Instructions,
         Spot::Stack,
         Spot::To,
@@ -234,7 +245,11 @@ mod tests {
         for id in [leave("rax"), Spot::CallerWord(Offset(8)).to_string(), Spot::Calls.to_string()] {
             assert!(is_id(&id, backend), "{id}");
         }
-        for id in ["leave", "cost", "call2", "call1.rdi", "call1.frame-0x8", "call1.[sp+0x8]", "leave.xmm0", "unwind"] {
+        let halves = [Spot::UpperHalf("xmm0").to_string(), Spot::LowerHalf("xmm0").to_string()];
+        for id in ["leave", "cost", "call2", "call1.rdi", "call1.frame-0x8", "call1.[sp+0x8]", "leave.xmm0", "unwind"]
+            .into_iter()
+            .chain(halves.iter().map(String::as_str))
+        {
             assert!(is_id(id, backend), "{id}");
         }
         for id in ["", "leav", "leave.", "leave.rxa", "call", "call0", "call1.framed", "cost.rax", "rax"] {

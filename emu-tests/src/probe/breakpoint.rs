@@ -11,8 +11,22 @@ use unicorn_engine::uc_error;
 use crate::engine::cpu::{Cpu, EXIT, write_code};
 use crate::engine::disasm::{Decoded, decode};
 
-/// The engine, with the address of the breakpoint that was met last.
-pub(super) type Uc = Cpu<'static, u64>;
+/// Instructions of one call at most; and how many of them a stop at a breakpoint counts for, which takes the engine longer than
+/// these.
+pub(super) const INSTRUCTIONS: usize = 10_000_000;
+pub(super) const STOP: usize = 100;
+
+/// What a call has met and has left to spend.
+#[derive(Default)]
+pub(super) struct Meter {
+    /// The address of the breakpoint that was met last.
+    met: u64,
+    /// Instructions that may still run.
+    left: usize,
+}
+
+/// The engine.
+pub(super) type Uc = Cpu<'static, Meter>;
 
 /// The breakpoints of all probes, and of where returns are led.
 #[derive(Default)]
@@ -82,38 +96,75 @@ impl Breakpoints {
         self.0.insert(address, Breakpoint { trap: machine.trap, original: Vec::new(), goes_on: false });
     }
 
-    /// Put them there. The engine notes which was met: some of its exceptions leave the program counter behind them.
+    /// Put them there. The engine notes which was met: some of its exceptions leave the program counter behind them. And it
+    /// counts instructions: one budget is for all runs of a call.
     pub(super) fn set(&self, uc: &mut Uc) -> Result<()> {
+        uc.add_code_hook(1, 0, |uc, _, _| {
+            if !uc.get_data_mut().spend(1) {
+                let _ = uc.emu_stop();
+            }
+        })
+        .map_err(failed)?;
         for (&at, breakpoint) in &self.0 {
             write_code(uc, &[Write { at, bytes: breakpoint.trap.to_vec() }])?;
-            uc.add_code_hook(at, at, |uc, pc, _| *uc.get_data_mut() = pc).map_err(failed)?;
+            uc.add_code_hook(at, at, |uc, pc, _| uc.get_data_mut().met = pc).map_err(failed)?;
         }
         Ok(())
     }
 
+    /// A call begins.
+    pub(super) fn begin(uc: &mut Uc) {
+        *uc.get_data_mut() = Meter { met: 0, left: INSTRUCTIONS };
+    }
+
+    /// Run from `pc` to a breakpoint or the end. Returns the breakpoint that was met, and else how the run ended.
+    pub(super) fn run(&self, uc: &mut Uc, pc: u64) -> std::result::Result<u64, std::result::Result<(), uc_error>> {
+        uc.get_data_mut().met = 0;
+        // The engine drops all translated code where it is to count and was not, as with one instruction, or no longer.
+        let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
+        self.met(uc, ended).ok_or(ended)
+    }
+
     /// Which one was met, if that is how a run ended.
-    pub(super) fn met(&self, uc: &Uc, ended: std::result::Result<(), uc_error>) -> Option<u64> {
+    fn met(&self, uc: &Uc, ended: std::result::Result<(), uc_error>) -> Option<u64> {
         // Of RISC-V's, the engine says that there is no such instruction.
         let trapped = matches!(ended, Err(uc_error::EXCEPTION | uc_error::INSN_INVALID));
-        Some(*uc.get_data()).filter(|at| trapped && self.0.contains_key(at))
+        Some(uc.get_data().met).filter(|at| trapped && self.0.contains_key(at))
     }
 
     /// Run the instruction whose breakpoint stands at `at`, and say where the CPU is then.
     ///
     /// # Errors
-    /// It does not run, or repeats itself more often than `most` times.
-    pub(super) fn step(&self, uc: &mut Uc, at: u64, most: usize) -> Result<u64> {
+    /// It does not run.
+    pub(super) fn step(&self, uc: &mut Uc, at: u64) -> Result<u64> {
         let Some(Breakpoint { trap, original, goes_on }) = self.0.get(&at) else { return Ok(at) };
         write_code(uc, &[Write { at, bytes: original.clone() }])?;
-        for _ in 0..most {
+        loop {
             uc.emu_start(at, EXIT, 0, 1).map_err(failed)?;
             let pc = uc.pc_read().map_err(failed)?;
-            if pc != at || !goes_on {
+            if pc != at || !goes_on || uc.get_data().is_spent() {
                 write_code(uc, &[Write { at, bytes: trap.to_vec() }])?;
                 return Ok(pc);
             }
         }
-        Err(Error::new(format!("it repeats itself more than {most} times")))
+    }
+}
+
+impl Meter {
+    /// So many instructions run, or what takes as long; false if that is more than there are.
+    fn spend(&mut self, instructions: usize) -> bool {
+        self.left = self.left.saturating_sub(instructions);
+        self.left > 0
+    }
+
+    /// The CPU has stopped at a breakpoint.
+    pub(super) fn stopped(&mut self) {
+        self.spend(STOP);
+    }
+
+    /// Nothing may run any more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.left == 0
     }
 }
 

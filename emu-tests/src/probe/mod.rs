@@ -7,6 +7,7 @@ mod breakpoint;
 mod value;
 
 use std::cell::RefCell;
+use std::fmt;
 
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -16,7 +17,7 @@ use runtime::{Call, Data, Entry, Fprobe, Handlers, Kretprobe, Runtime, Site, Tas
 
 use crate::engine::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
 use crate::engine::disasm::decode;
-use breakpoint::{Breakpoints, Uc};
+use breakpoint::{Breakpoints, INSTRUCTIONS, Meter, STOP, Uc};
 use value::{Values, shown};
 
 /// How events are written.
@@ -28,10 +29,10 @@ pub enum Form {
     Today,
 }
 
-/// Definitions at most, functions at most (64 a word), instructions of one call at most.
+/// Definitions at most, functions at most (64 a word), events at most.
 const DEFINITIONS: usize = 64;
 const FUNCTIONS: usize = 64;
-const INSTRUCTIONS: usize = 10_000_000;
+const EVENTS: usize = 100_000;
 /// The most arguments that a probe keeps from the entry to the return.
 const KEPT: usize = 8;
 
@@ -284,7 +285,7 @@ impl Probing<'_> {
     fn engine(&self) -> Result<Uc> {
         let failed = |e| Error::new(format!("emulator: {e:?}"));
         let backend = self.object.backend;
-        let mut uc = load(backend, std::iter::once(&self.object.image), 0)?;
+        let mut uc = load(backend, std::iter::once(&self.object.image), Meter::default())?;
         uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
         self.breakpoints.set(&mut uc)?;
         Ok(uc)
@@ -324,29 +325,36 @@ impl Probing<'_> {
     }
 
     fn run(&self, uc: &mut Uc, start: u64, text: &str) -> Result<u64> {
+        let astray = |at: u64, e: &dyn fmt::Display| Error::new(format!("{text} goes astray at {at:#x}: {e}"));
         let mut pc = start;
-        // Each stop is at a probe or a return: a function that ends has fewer.
-        for _ in 0..INSTRUCTIONS {
-            if pc == EXIT {
-                return Ok(self.registers.get(uc, self.registers.abi.rets[0]));
+        Breakpoints::begin(uc);
+        while pc != EXIT && !uc.get_data().is_spent() {
+            match self.breakpoints.run(uc, pc) {
+                Ok(at) => {
+                    uc.get_data_mut().stopped();
+                    let next = self.stopped(uc, at).ok_or_else(|| astray(at, &"nobody knows where it returns to"))?;
+                    pc = if next == at { self.breakpoints.step(uc, at).map_err(|e| astray(at, &e))? } else { next };
+                }
+                Err(ended) => {
+                    pc = uc.pc_read().unwrap_or(0);
+                    ended.map_err(|e| astray(pc, &format!("{e:?}")))?;
+                    if pc != EXIT {
+                        break;
+                    }
+                }
             }
-            *uc.get_data_mut() = 0;
-            let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
-            if let Some(at) = self.breakpoints.met(uc, ended) {
-                let Some(next) = self.stopped(uc, at) else { break };
-                let astray = |e| Error::new(format!("{text} goes astray at {at:#x}: {e}"));
-                pc = if next == at { self.breakpoints.step(uc, at, INSTRUCTIONS).map_err(astray)? } else { next };
-                continue;
-            }
-            pc = uc.pc_read().unwrap_or(0);
-            if let Err(e) = ended {
-                return Err(Error::new(format!("{text} goes astray at {pc:#x}: {e:?}")));
-            }
-            if pc != EXIT {
-                break;
+            if self.log.borrow().len() > EVENTS {
+                return Err(Error::new(format!(
+                    "{text} has more than {EVENTS} events; valid: probes that are met less often"
+                )));
             }
         }
-        Err(Error::new(format!("{text} does not end; valid: a call of up to {INSTRUCTIONS} instructions")))
+        if pc == EXIT {
+            return Ok(self.registers.get(uc, self.registers.abi.rets[0]));
+        }
+        Err(Error::new(format!(
+            "{text} does not end; valid: a call of up to {INSTRUCTIONS} instructions, of which a stop at a probe counts for {STOP}"
+        )))
     }
 }
 

@@ -4,14 +4,15 @@ use std::fmt::Write;
 
 use runtime::definition::{Argument, Base, Kind};
 
-use crate::engine::cpu::{Cpu, Registers, Snapshot};
+use super::breakpoint::Uc;
+use crate::engine::cpu::{Registers, Snapshot};
 
 /// The longest string that is read.
 const STRING: usize = 255;
 
 /// Registers and memory, and what was kept from the entry: arguments by number.
 pub(super) struct Values<'s> {
-    pub(super) uc: &'s Cpu<'static, u64>,
+    pub(super) uc: &'s Uc,
     pub(super) registers: Registers,
     pub(super) all: &'s Snapshot,
     pub(super) kept: Vec<(u64, u64)>,

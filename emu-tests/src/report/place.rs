@@ -157,6 +157,7 @@ places! {
     SignalCount => "signal:count", "the thread's counter after a signal here, whose handler calls the function too";
     SignalSlots => "signal:slots", "bytes that records took, with a signal here, whose handler calls the function too";
     SignalRecords => "signal:records", "the records of both, with a signal here, whose handler calls the function too";
+    SignalUnfinished => "signal:unfinished", "words that a record lacks which says already what happened, where a signal comes here";
     SignalAfter => "signal:after", "what differs from the unpatched run, with a signal here";
 
     // Exceptions.

@@ -42,6 +42,7 @@ reasons! {
     ScratchGoes "scratch-goes", "its contract lets scratch registers go";
     Undescribed "undescribed", "neither .eh_frame nor ORC describes it, and its contract has no frame records";
     Incomparable "incomparable", "what its unwind table says cannot be compared, and its contract has no frame records";
+    NoTable "no-unwind-table", "the object has no unwind table, of which its contract speaks";
     NoPads "no-pads", "its contract asks for no landing pads and no type";
     NoUnpairedReturn "no-unpaired-return", "no unpaired return, so no speculation target to check";
     CallsNothing "calls-nothing", "calls nothing";

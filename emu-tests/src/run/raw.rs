@@ -59,62 +59,151 @@ pub(crate) fn wrap(
     if let Some((_, entry)) = entries.iter().find(|(_, entry)| !lines.contains_key(entry)) {
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
-    // Parts of a page count for addresses that are made of pages.
-    let lead = base % PAGE;
-    let mut code = [vec![0; lead as usize], code.to_vec()].concat();
-    let place = |at: u64| at.wrapping_sub(base).wrapping_add(lead);
     // Their ends are not told: what is reached is theirs.
     let size = |entry: u64| extent(&lines, entry, |at| entries.iter().any(|(_, other)| *other == at));
-    let mut symbols: Vec<_> =
-        entries.iter().map(|&(symbol, entry)| (symbol.to_owned(), place(entry), size(entry))).collect();
-    let mut calls = Vec::new();
-    let mut done = base;
-    for line in lines.values() {
-        let from = place(line.at) as usize;
-        let insn = code.get(from..).unwrap_or_default();
-        if let Some(target) = line.target.filter(|target| !inside(*target)) {
-            let Some((r_type, at, addend)) = call(backend, line.at, insn, target) else {
-                return Err(out_of_dump(line, target, (base, end)));
-            };
-            calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
-        }
-        if line.at < done {
-            continue;
-        }
-        // The longest sequence that makes an address, and can be made to load another one.
-        for constant in Constant::read(backend.patterns(), insn, line.at).iter().rev() {
-            let Constant { value, size, .. } = *constant;
-            if !inside(value) && !address(value) && branched_to(&lines, line.at, constant).is_none() {
-                continue;
-            }
-            let Some((new, relocations)) = load(backend.patterns(), constant, insn) else { continue };
-            let target = format!("{value:#x}");
-            let high = format!("load of {target} at {:#x}", line.at);
-            for (at, r_type, addend) in relocations {
-                let target = if backend.refers_to_high(r_type) { &high } else { &target }.clone();
-                calls.push(Call { offset: (from + at) as u64, r_type, addend, target });
-            }
-            symbols.push((high, from as u64, 0));
-            if inside(value) {
-                symbols.push((target, place(value), 0));
-            }
-            if let Some(old) = code.get_mut(from..from + size) {
-                old.copy_from_slice(&new);
-            }
-            done = line.at + size as u64;
-            break;
-        }
+    let mut wrapping = Wrapping::of(backend, code, base);
+    for &(symbol, entry) in entries {
+        wrapping.functions.insert(symbol.to_owned(), (wrapping.place(entry), size(entry)));
     }
+    wrapping.instructions(&lines)?;
+    wrapping.words(&lines);
     for label in labels {
         let at = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         if let Some(at) = at.filter(|at| inside(*at)) {
-            symbols.push(((*label).to_owned(), place(at), 0));
+            wrapping.label((*label).to_owned(), wrapping.place(at));
         }
     }
-    symbols.sort();
-    symbols.dedup();
-    let machine = backend.facts().machine;
-    object(&Raw { machine, code: &code, align: PAGE, symbols, calls, ..Raw::default() })
+    wrapping.object()
+}
+
+/// A dump while it becomes an object.
+struct Wrapping<'a> {
+    backend: &'a dyn Backend,
+    base: u64,
+    end: u64,
+    /// Bytes before it: parts of a page count for addresses that are made of pages.
+    lead: u64,
+    code: Vec<u8>,
+    /// Each name is there once: a pointer may lead to where a function begins that is called by its address.
+    functions: BTreeMap<String, (u64, u64)>,
+    labels: BTreeMap<String, u64>,
+    calls: Vec<Call>,
+}
+
+impl Wrapping<'_> {
+    fn of<'a>(backend: &'a dyn Backend, code: &[u8], base: u64) -> Wrapping<'a> {
+        let lead = base % PAGE;
+        let end = base.saturating_add(code.len() as u64);
+        let code = [vec![0; lead as usize], code.to_vec()].concat();
+        Wrapping {
+            backend,
+            base,
+            end,
+            lead,
+            code,
+            functions: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn inside(&self, at: u64) -> bool {
+        (self.base..self.end).contains(&at)
+    }
+
+    /// Where an address is in the object.
+    fn place(&self, at: u64) -> u64 {
+        at.wrapping_sub(self.base).wrapping_add(self.lead)
+    }
+
+    fn label(&mut self, name: String, place: u64) {
+        if !self.functions.contains_key(&name) {
+            self.labels.insert(name, place);
+        }
+    }
+
+    /// The name of an address, which has one from now on if it is in the dump.
+    fn named(&mut self, at: u64) -> String {
+        let name = format!("{at:#x}");
+        if self.inside(at) {
+            self.label(name.clone(), self.place(at));
+        }
+        name
+    }
+
+    /// Let the instructions refer to names, where they call what is outside or make an address.
+    fn instructions(&mut self, lines: &BTreeMap<u64, Decoded>) -> Result<()> {
+        let mut done = self.base;
+        for line in lines.values() {
+            let from = self.place(line.at) as usize;
+            let insn = self.code.get(from..).unwrap_or_default();
+            if let Some(target) = line.target.filter(|target| !self.inside(*target)) {
+                let Some((r_type, at, addend)) = call(self.backend, line, insn, target) else {
+                    return Err(out_of_dump(line, target, (self.base, self.end)));
+                };
+                self.calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
+            }
+            if line.at >= done {
+                done = self.constant(lines, line.at).unwrap_or(done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Make the longest sequence at `at` that makes an address, and can load another one, load that of a name. Returns where it
+    /// ends.
+    fn constant(&mut self, lines: &BTreeMap<u64, Decoded>, at: u64) -> Option<u64> {
+        let (patterns, from) = (self.backend.patterns(), self.place(at) as usize);
+        let insn = self.code.get(from..)?;
+        let constants = Constant::read(patterns, insn, at);
+        let addresses = constants.iter().rev().filter(|constant| {
+            let value = constant.value;
+            self.inside(value) || address(value) || branched_to(lines, at, constant).is_some()
+        });
+        let (constant, (new, relocations)) =
+            addresses.filter_map(|constant| Some((*constant, load(patterns, constant, insn)?))).next()?;
+        let target = self.named(constant.value);
+        // Whoever names places passes over those that begin so.
+        let high = format!(".load of {target} at {at:#x}");
+        for (at, r_type, addend) in relocations {
+            let target = if self.backend.refers_to_high(r_type) { &high } else { &target }.clone();
+            self.calls.push(Call { offset: (from + at) as u64, r_type, addend, target });
+        }
+        self.label(high, from as u64);
+        self.code.get_mut(from..from + constant.size)?.copy_from_slice(&new);
+        Some(at + constant.size as u64)
+    }
+
+    /// Let words between the instructions refer to names, where they point into the dump.
+    fn words(&mut self, lines: &BTreeMap<u64, Decoded>) {
+        let [word, ..] = self.backend.facts().dynamic;
+        for from in (self.lead.next_multiple_of(8)..self.code.len() as u64).step_by(8) {
+            let bytes = self.code.get(from as usize..).and_then(|rest| rest.first_chunk());
+            // Small numbers are numbers, wherever the dump is.
+            let value =
+                bytes.map(|bytes| u64::from_le_bytes(*bytes)).filter(|value| *value >= PAGE && self.inside(*value));
+            let at = self.base + (from - self.lead);
+            let before = lines.range(..at.saturating_add(8)).next_back();
+            let free = before.is_none_or(|(_, line)| line.at + u64::from(line.size) <= at);
+            if let Some(value) = value.filter(|_| free) {
+                let target = self.named(value);
+                self.calls.push(Call { offset: from, r_type: word, addend: 0, target });
+            }
+        }
+    }
+
+    fn object(self) -> Result<Vec<u8>> {
+        let functions = self.functions.into_iter().map(|(name, (place, size))| (name, place, size));
+        object(&Raw {
+            machine: self.backend.facts().machine,
+            code: &self.code,
+            align: PAGE,
+            symbols: functions.collect(),
+            labels: self.labels.into_iter().collect(),
+            calls: self.calls,
+            ..Raw::default()
+        })
+    }
 }
 
 /// What is so near that an instruction reaches it without a long distance is part of the same code, and nothing can stand in for it.
@@ -177,12 +266,14 @@ fn load(patterns: &PatternTable, constant: &Constant, code: &[u8]) -> Option<(Ve
     Some((bytes, relocations))
 }
 
-/// Is the instruction at `at` a call of `target`, or a jump there? It is if relocating it changes nothing. Returns the
-/// relocation: its type, where the field is, and what it adds to the target.
-pub(crate) fn call(backend: &dyn Backend, at: u64, insn: &[u8], target: u64) -> Option<(u32, usize, i64)> {
+/// Is an instruction, with which `code` begins, a call of `target`, or a jump there? It is if relocating it changes nothing.
+/// Returns the relocation: its type, where the field is, and what it adds to the target.
+pub(crate) fn call(backend: &dyn Backend, line: &Decoded, code: &[u8], target: u64) -> Option<(u32, usize, i64)> {
+    // With the next one it might pass for another call, which has two.
+    let insn = code.get(..line.size.into())?;
     backend.machine().calls.iter().copied().find(|&(r_type, offset, addend)| {
         let Some(before) = insn.get(offset..) else { return false };
-        let (place, value) = (at.wrapping_add(offset as u64), target.wrapping_add_signed(addend));
+        let (place, value) = (line.at.wrapping_add(offset as u64), target.wrapping_add_signed(addend));
         let mut after = before.to_vec();
         let made = backend.relocate(&Relocation { r_type, place, value, high: 0 }, &mut after);
         made.is_ok() && after == before

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use codegen::backend::Backend;
 use codegen::profile::{Convention, Profile};
@@ -30,7 +30,8 @@ const OTHERS: [&str; 3] = ["my_tramp", "my_tramp1", "my_tramp2"];
 pub struct Code {
     /// What messages call its object.
     name: String,
-    bytes: Vec<u8>,
+    /// That of many functions is there once.
+    bytes: Arc<[u8]>,
     symbol: Option<String>,
     /// Whose conventions it has: of what is generated, those by which it was; of a file, those that somebody stated.
     profile: Option<&'static Profile>,
@@ -182,12 +183,13 @@ pub fn objects(text: &str, given: Given) -> Result<Vec<(String, Vec<u8>)>> {
             return Err(Error::new(format!("'{text}' is a report; valid: an object, or a directory of objects")));
         }
     };
-    Ok(all.into_iter().map(|code| (code.name, code.bytes)).collect::<BTreeMap<_, _>>().into_iter().collect())
+    let once: BTreeMap<String, Arc<[u8]>> = all.into_iter().map(|code| (code.name, code.bytes)).collect();
+    Ok(once.into_iter().map(|(name, bytes)| (name, bytes.to_vec())).collect())
 }
 
 fn generated(text: String, subject: Subject) -> Code {
     let Subject { object: (symbol, bytes), profile, .. } = subject;
-    Code { name: text, bytes, symbol: Some(symbol), profile: Some(profile) }
+    Code { name: text, bytes: bytes.into(), symbol: Some(symbol), profile: Some(profile) }
 }
 
 /// FILE or FILE:SYMBOL, if there is such a file.
@@ -213,7 +215,7 @@ fn of_bytes(name: &str, bytes: Vec<u8>, symbol: Option<&str>, given: Given) -> R
     let source = Path::new(name).extension().is_some_and(|extension| extension == "S" || extension == "s");
     let bytes = if source { assembled(name, &bytes, backend(name, given.arch)?)? } else { bytes };
     let symbol = symbol.map(str::to_owned);
-    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes, symbol, profile: given.profile })))
+    Ok(Side::One(Box::new(Code { name: name.to_owned(), bytes: bytes.into(), symbol, profile: given.profile })))
 }
 
 fn backend(what: &str, arch: Option<&str>) -> Result<&'static dyn Backend> {
@@ -257,7 +259,7 @@ fn dump(text: &str, given: Given) -> Result<Option<Side>> {
     let symbol = format!("{entry:#x}");
     let bytes =
         emu_tests::dumped(backend(path, given.arch)?, &bytes, base, (&symbol, entry)).map_err(|e| e.at(path))?;
-    let code = Code { name: path.to_owned(), bytes, symbol: Some(symbol), profile: given.profile };
+    let code = Code { name: path.to_owned(), bytes: bytes.into(), symbol: Some(symbol), profile: given.profile };
     Ok(Some(Side::One(Box::new(code))))
 }
 
@@ -328,6 +330,7 @@ fn functions(
 ) -> Result<()> {
     let name = path.display().to_string();
     let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let bytes: Arc<[u8]> = bytes.into();
     let object = Input { name: &name, bytes: &bytes };
     // A build tree has more objects than those of its target.
     let Ok(backend) = tool::backend_of(&object) else {
@@ -351,7 +354,7 @@ fn functions(
         if all.contains_key(&key) {
             key = format!("{key} ({file})");
         }
-        let code = Code { name: name.clone(), bytes: bytes.clone(), symbol: Some(symbol), profile };
+        let code = Code { name: name.clone(), bytes: Arc::clone(&bytes), symbol: Some(symbol), profile };
         all.insert(key, code);
     }
     Ok(())
@@ -384,4 +387,23 @@ fn git(args: &[&str]) -> Result<Vec<u8>> {
     let out =
         Command::new("git").args(args).stderr(Stdio::null()).output().map_err(|e| Error::new(format!("git: {e}")))?;
     if out.status.success() { Ok(out.stdout) } else { Err(Error::new(format!("git {} fails", args.join(" ")))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many functions an object has.
+    #[test]
+    fn functions_of_an_object_share_it() {
+        let backend = tool::BACKENDS[0];
+        let target = tool::default_target(backend).unwrap();
+        let (_, object) = tool::suite::suite(backend, &target).unwrap().objects.remove(0);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("all.o"), object).unwrap();
+        let Side::Many(all) = directory(dir.path(), Given::default()).unwrap() else { panic!() };
+        let mut codes = all.values();
+        let first = codes.next().unwrap();
+        assert!(all.len() > 2 && codes.all(|code| Arc::ptr_eq(&code.bytes, &first.bytes)), "{}", all.len());
+    }
 }

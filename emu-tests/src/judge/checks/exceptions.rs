@@ -129,6 +129,7 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
     rig.registers.load(&mut rig.uc, &all);
     let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
     let _ = rig.uc.mem_write(thrown_at - BELOW, &garbage);
+    rig.trace().first_reading();
     Some(Thrown { pad, sp: thrown_at, exception })
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
     let alone = rig.uc.emu_start(start, EXIT, 0, 0);
     let wrong = alone.is_err() || rig.uc.pc_read().ok() != Some(EXIT);
     let one = recorded(rig, words, &roomy);
+    let written = words.left(&rig.uc).buffer;
     if wrong {
         // What is wrong with it has been said.
         return Ok(());
@@ -82,13 +83,17 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         if at == EXIT || ended.is_err() {
             break;
         }
+        let finding = |place, expected, found| {
+            Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
+        };
+        if case.situation == roomy.situation {
+            let lacks = unfinished(words, case, &written, &words.left(&rig.uc).buffer);
+            tally.judged(case, finding(Place::SignalUnfinished, 0, lacks));
+        }
         let came_back = signal(rig, case, start)?;
         if came_back {
             ended = rig.uc.emu_start(at, EXIT, 0, 0);
         }
-        let finding = |place, expected, found| {
-            Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
-        };
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
@@ -149,6 +154,23 @@ pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
     let taken = of(words.cursor).wrapping_sub(words.first(case));
     let overrun = words.overruns(case, &left);
     Recorded { whats, taken, overrun, counted: of(words.count).wrapping_sub(COUNT) }
+}
+
+/// How many words are not there yet of records that say already what happened; in the end the buffer is as `written`.
+fn unfinished(words: Words, case: &Case, written: &[u64], now: &[u64]) -> u64 {
+    let mut lacking = 0;
+    for from in words.beginnings(case) {
+        let mut at = ((from - words.buffer) / 8) as usize;
+        while let Some(what) = written.get(at + 1).copied().filter(|what| *what != FRESH) {
+            let size = bytes(what) as usize / 8;
+            if now.get(at + 1) == Some(&what) {
+                let pairs = written.iter().zip(now).skip(at).take(size);
+                lacking += pairs.filter(|(written, now)| written != now).count() as u64;
+            }
+            at += size;
+        }
+    }
+    lacking
 }
 
 /// Bytes of a record, by its second word, or of two that have one slot.

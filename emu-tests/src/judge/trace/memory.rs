@@ -63,7 +63,7 @@ impl Lends for Option<Box<Trace>> {
     }
 
     fn clock(&self) -> u64 {
-        self.as_ref().map_or(0, |trace| trace.now())
+        self.as_ref().map_or(0, |trace| trace.read_clock())
     }
 
     fn accessed(uc: &mut Uc, at: u64, bytes: usize, is_write: bool) {

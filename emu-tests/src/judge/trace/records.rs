@@ -29,6 +29,7 @@ impl Trace {
             return;
         }
         self.state.events += 1;
+        self.first_reading();
         let cursor = || self.contracts.get(index).and_then(|c| Words::of(c)).map_or(0, |words| word(uc, words.cursor));
         let time = match (recorder.clock, self.clock) {
             // Where the next slot is taken tells as much.
@@ -65,6 +66,18 @@ impl Trace {
     /// What the time is: both halves change at each event.
     pub fn now(&self) -> u64 {
         TIME.wrapping_add(self.state.events.wrapping_mul(0x1_0000_0003))
+    }
+
+    /// What reads the CPU's clock next reads it for another record.
+    pub fn first_reading(&self) {
+        self.state.clock_reads.set(0);
+    }
+
+    /// What the CPU's clock says: time goes on from one reading to the next, and a record has the first.
+    pub fn read_clock(&self) -> u64 {
+        let reads = self.state.clock_reads.get();
+        self.state.clock_reads.set(reads + 1);
+        self.now().wrapping_add(reads.wrapping_mul(0x1_0000_0001))
     }
 
     /// The routine is called that makes room: stack traces find the function's caller, and SP is where any callee's is.

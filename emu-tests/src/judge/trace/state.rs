@@ -1,5 +1,7 @@
 //! Where in a traced call a run is.
 
+use std::cell::Cell;
+
 use codegen::words::abi::RegSet;
 
 use super::cells::Region;
@@ -135,6 +137,8 @@ pub(crate) struct State {
     pub refills: u64,
     /// Events that were to be recorded so far: the time goes on at each.
     pub events: u64,
+    /// How often the CPU's clock was read since the last one.
+    pub clock_reads: Cell<u64>,
 }
 
 impl State {
@@ -167,6 +171,7 @@ impl State {
             kept_to,
             refills,
             events,
+            clock_reads,
         } = self;
         open.clear();
         activations.clear();
@@ -179,6 +184,7 @@ impl State {
         (*moment, *pc, *region, *quiet, *taken) = (Moment::Body, 0, Region::default(), None, None);
         (*callbacks, *came_by, *left, *one, *stopped, *entered, *sites_seen) = (0, None, budget, false, false, 0, 0);
         (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
+        clock_reads.set(0);
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a
