@@ -534,6 +534,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         op_offsets: op_offsets(target, &contracts)?,
         deviations: Deviation::of_sites(target.convention, contracts.iter()).collect(),
         contracts,
+        missing: Vec::new(),
         slots,
         stubs: false,
         alternatives: Vec::new(),
