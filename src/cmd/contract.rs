@@ -189,7 +189,7 @@ fn init(args: &InitArgs, ui: &Ui) -> Result<u8> {
     let orc = stated.and_then(|convention| convention.orc);
     let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, orc)?;
     // What is wrong is no promise.
-    if let Some(why) = endless(&observed) {
+    if let Some(why) = endless(&draft, &observed) {
         note(&format!("{name}: {} never comes back: {why}; valid: code that does", args.symbol));
         return Ok(ENDLESS);
     }
@@ -204,13 +204,20 @@ fn init(args: &InitArgs, ui: &Ui) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Why the code never comes back where nothing is unusual, if it does not.
-fn endless(observed: &Observed) -> Option<&str> {
+/// Why the code never comes back, if it does not: on no way, or where nothing is unusual. Where nothing is, what runs behind a
+/// function finds no caller to go back to.
+fn endless<'o>(draft: &Draft, observed: &'o Observed) -> Option<&'o str> {
     let plain = &observed.path.first()?.leave;
+    let itself = |to: &emu_tests::Value| to.is_symbol(&observed.symbol);
+    let mut ways = observed.path.iter().chain(&observed.variants);
+    let comes_back = match draft.kind {
+        "direct" => plain.to().is_some_and(|to| !itself(to)),
+        _ => ways.any(|way| way.leave.to().is_some_and(|to| !itself(to))),
+    };
     match &plain.end {
+        _ if comes_back => None,
         End::Never { never } => Some(never),
-        _ if plain.to().is_some_and(|to| to.is_symbol(&observed.symbol)) => Some("it goes to its own beginning"),
-        _ => None,
+        _ => Some("it goes to its own beginning"),
     }
 }
 
