@@ -180,6 +180,33 @@ fn each_side_may_have_a_contract_of_its_own() {
     bench.refuses(&["review", "old.o", "new.o", "--old", "old.toml"], &["--contract"]);
 }
 
+/// The build tree of a configured kernel promises what is generated for it.
+#[test]
+fn a_build_tree_stands_for_a_contract() {
+    let bench = Bench::new();
+    let config = |more: &str| {
+        let tracer = ["", "_WITH_ARGS", "_WITH_REGS", "_WITH_DIRECT_CALLS"].map(|with| format!("DYNAMIC_FTRACE{with}"));
+        let options = ["64BIT", "X86_64", "FUNCTION_TRACER", more].map(str::to_owned).into_iter().chain(tracer);
+        let options: String = options.map(|option| format!("CONFIG_{option}=y\n")).collect();
+        format!("#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 7.3.0 Kernel Configuration\n#\n{options}")
+    };
+    for (tree, unwinder) in [("orc", "UNWINDER_ORC"), ("fp", "FRAME_POINTER")] {
+        std::fs::create_dir_all(bench.path(tree).join("include/generated")).unwrap();
+        std::fs::write(bench.path(tree).join("include/generated/asm-offsets.h"), "").unwrap();
+        std::fs::write(bench.path(tree).join(".config"), config(unwinder)).unwrap();
+        let made = ["gen", "ftrace_caller", "ftrace_stub_direct_tramp", "--kernel-build", tree];
+        let out = bench.run(&[&made[..], &["--emit", "obj", "-o", ".", "--stem", tree]].concat());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let review = ["review", "orc.o", "fp.o", "--format", "json"];
+    let json: Value =
+        serde_json::from_str(&bench.ok(&[&review[..], &["--old", "orc", "--new", "fp"]].concat())).unwrap();
+    assert_eq!((&json["worse"], &json["contract"]), (&Value::Array(Vec::new()), &"fp".into()), "{json}");
+    // Of that which has frame pointers, the other loses them.
+    let back = ["review", "fp.o", "orc.o", "--old", "fp", "--new", "fp"];
+    assert!(bench.ends(1, &back).contains("\nWorse\n"));
+}
+
 /// Names of others are code in Markdown, and words of others do nothing there.
 #[test]
 fn markdown_does_not_obey_names() {

@@ -200,6 +200,8 @@ fn judged([old, new]: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Judged
         Counts { hold: pass, deviate: deviates, fail }
     };
     let there = new.objects.iter().all(|(name, bytes)| input::bytes(Path::new(name)).is_ok_and(|file| file == *bytes));
+    // What a build tree promises is in no file.
+    let there = there && !Path::new(by[1].contract_name).is_dir();
     let verdicts = Verdicts {
         contract: by[1].contract_name.to_owned(),
         contract_before: (by[0].contract_name != by[1].contract_name).then(|| by[0].contract_name.to_owned()),
