@@ -13,6 +13,7 @@
 use std::path::Path;
 
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use emu_tests::{At, Difference, Found, is_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ impl Baseline {
     /// It cannot be read, or `read` says why not.
     pub fn of_file(path: &Path) -> Result<Baseline> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+        let text = input::text(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
         Baseline::read(&name, &text)
     }
 

@@ -1,21 +1,77 @@
 //! JSON as all commands write it, and text of others as it is shown to people: symbols, sections and file names can have
 //! any bytes, and terminals obey some.
 
+use std::borrow::Cow;
+
 use codegen::words::error::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Does it change the direction of writing, or end a line, or is it what no XML may have?
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+}
+
 /// `text` with control characters, and those that change the direction of writing, as escapes.
 pub fn printable(text: &str) -> String {
-    let obeyed = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if obeyed(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if c.is_control() || is_mark(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     shown
+}
+
+/// A whole text of ours, in which names of others are: line breaks and colours stay, and what changes the direction of writing is
+/// escaped as JSON, TOML and C do.
+pub fn unmarked(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_mark) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_mark(c) { shown += &format!("\\u{:04x}", u32::from(c)) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+/// `text` in a sentence of Markdown: what it would obey is escaped.
+pub fn markdown(text: &str) -> String {
+    let text = printable(text);
+    let mut shown = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // Within a word it emphasises nothing.
+        let within = before.is_alphanumeric() && chars.peek().is_some_and(|next| next.is_alphanumeric());
+        match c {
+            '<' => shown += "&lt;",
+            '>' => shown += "&gt;",
+            '&' => shown += "&amp;",
+            // It would be the name of a user, who is told.
+            '@' => shown += "&#64;",
+            '_' if within => shown.push(c),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '!' | '#' => shown.extend(['\\', c]),
+            _ => shown.push(c),
+        }
+        before = c;
+    }
+    shown
+}
+
+/// `text` in a sentence of Markdown, or of a text for terminals and mails.
+pub fn words(text: &str, is_markdown: bool) -> String {
+    if is_markdown { markdown(text) } else { printable(text) }
+}
+
+/// `text` as code within a sentence of Markdown, whatever is in it.
+pub fn code_span(text: &str) -> String {
+    let text = printable(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    // Within a table, it would end the cell.
+    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
 }
 
 /// The report with every text of it [`printable`].
@@ -49,10 +105,20 @@ pub fn json(report: &impl Serialize) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{code_span, markdown, printable, unmarked};
 
     #[test]
     fn terminals_have_nothing_to_obey() {
         assert_eq!(printable("a b\u{1b}[2J\n\u{202e}é"), "a b\\u{1b}[2J\\n\\u{202e}é");
+        assert_eq!(unmarked("a\n\u{202e}\u{61c}\u{1b}[1mé"), "a\n\\u202e\\u061c\u{1b}[1mé");
+    }
+
+    #[test]
+    fn markdown_has_nothing_to_obey() {
+        let text = "a_b _c_ `d` | <e> @f\n[g](h) ![i] *j*";
+        assert_eq!(markdown(text), r"a_b \_c\_ \`d\` \| &lt;e&gt; &#64;f\\n\[g\](h) \!\[i\] \*j\*");
+        assert_eq!(code_span("a``b\n"), r"```a``b\n```");
+        assert_eq!(code_span("`a"), "`` `a ``");
+        assert_eq!(code_span("plain"), "`plain`");
     }
 }

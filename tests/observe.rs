@@ -313,7 +313,7 @@ fn pairs_of_every_kind_are_compared() {
         let ours = format!("{arch}:direct,args=2,call=f");
         let text = bench.ok(&["diff", "f_tramp.o", &ours]);
         assert!(text.contains("\nthe same, "), "{text}");
-        let sig = format!("{arch}:direct,sig=int f(int a, char *b, long c),call=f");
+        let sig = format!("{arch}:direct,sig=int g(int a, char *b, long c),call=f");
         let text = bench.ends(1, &["diff", &ours, &sig]);
         assert!(text.contains("better for traced code") && text.contains("saves"), "{text}");
         assert!(bench.ends(1, &["diff", &sig, &ours, "--brief"]).contains(" of behaviour"));

@@ -251,6 +251,34 @@ fn mistakes_are_told_with_their_line() {
     bench.refuses(&["list", "--profile", "none.toml"], &["cannot read profile none.toml"]);
 }
 
+/// What was asked for is judged; what the profile cannot have is absent.
+#[test]
+fn a_trampoline_is_judged_whatever_others_the_profile_cannot_have() {
+    const NO_PARENT: &str = "\
+extends = \"bare\"
+[callback]
+arguments = [\"ip\", \"fregs\"]
+prototype = \"func(ip, regs)\"
+";
+    let bench = Bench::new();
+    std::fs::write(bench.path("parentless.toml"), NO_PARENT).unwrap();
+    // A thread pointer, and no number that says where in its memory the records are.
+    for backend in BACKENDS {
+        let arch = backend.facts().name;
+        let thread = tool::profile("bare").unwrap().convention(arch).unwrap().thread.unwrap();
+        let own = format!("extends = \"linux-7.3\"\n[arch.{arch}]\nthread = \"{thread}\"\n");
+        std::fs::write(bench.path("numberless.toml"), own).unwrap();
+        for (profile, name, others) in
+            [("parentless.toml", "trace_caller", "around_shadow"), ("numberless.toml", "ftrace_caller", "record_count")]
+        {
+            let check = ["check", "--arch", arch, "--profile", profile, "--function", "args2"];
+            let out = bench.ends(0, &[&check[..], &[name]].concat());
+            assert!(out.starts_with("holds: 1 trampoline"), "{arch} {profile}: {out}");
+            bench.refuses(&[&check[..], &[others]].concat(), &[&format!("unknown trampoline '{others}'")]);
+        }
+    }
+}
+
 /// An option that a profile fixes is no choice.
 #[test]
 fn what_a_profile_does_not_offer_is_refused() {

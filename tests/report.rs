@@ -347,17 +347,18 @@ fn partitions_make_a_whole() {
 #[test]
 fn a_terminal_has_nothing_to_obey() {
     let b = Bench::new();
-    let name = "t\u{1b}[2J\u{202e}";
+    let name = "t\u{1b}[2J\u{202e}\u{61c}\u{fffe}\u{ffff}";
     std::fs::write(b.path("t.S"), LOSES_RSI.replace("my_tramp", &format!("\"{name}\""))).unwrap();
     let reason =
         "[[trampoline.deviation]]\nclause = \"P1\"\nplace = \"rsi\"\nreason = \"\\u001b]0;title\\u0007\\nok\"\n";
-    let contract = CONTRACT.replace("my_tramp", "t\\u001b[2J\\u202e");
+    let contract = CONTRACT.replace("my_tramp", "t\\u001b[2J\\u202e\\u061c\\ufffe\\uffff");
     std::fs::write(b.path("t.toml"), format!("{contract}\n{reason}")).unwrap();
     b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
     let check = ["check", "--object", "t.o", "--contract", "t.toml", "--function", "args2", "-v", "--format"];
     for format in ["human", "ktap", "junit", "sarif", "html"] {
         let text = b.ok(&[&check[..], &[format]].concat());
-        let obeyed = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+        let obeyed =
+            |c: &char| (c.is_control() && *c != '\n') || ['\u{202e}', '\u{61c}', '\u{fffe}', '\u{ffff}'].contains(c);
         assert_eq!(text.chars().find(obeyed), None, "{format}: {text}");
         assert!(text.contains("u{1b}[2J") && !text.lines().any(|line| line == "ok"), "{format}: {text}");
     }
@@ -374,8 +375,11 @@ fn a_terminal_has_nothing_to_obey() {
         "{mutants}"
     );
     // It is for programs, which need the name itself.
-    let report = json(&b.ok(&[&check[..], &["json"]].concat()));
-    assert!(rows(&report).all(|row| row["trampoline"] == name));
+    let text = b.ok(&[&check[..], &["json"]].concat());
+    assert!(!text.contains('\u{202e}'), "{text}");
+    assert!(rows(&json(&text)).all(|row| row["trampoline"] == name));
+    let err = b.run(&["check", "\u{202e}\u{61c}"]).stderr;
+    assert!(String::from_utf8(err).unwrap().contains("unknown trampoline '\\u202e\\u061c'"));
 }
 
 #[test]

@@ -348,3 +348,19 @@ fn the_time_of_tests_has_a_budget() {
     let gone: Vec<_> = limits.keys().filter(|n| !["all", "others"].contains(n) && !programs.contains(**n)).collect();
     assert_eq!(gone, [&""; 0]);
 }
+
+/// A tag can be moved to other code; a commit cannot.
+#[test]
+fn actions_of_others_are_named_by_commits() {
+    let mut seen = 0;
+    for path in files(&root().join(".github"), ".yml") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for used in text.lines().filter_map(|line| line.trim_start().trim_start_matches("- ").strip_prefix("uses: ")) {
+            let (commit, tag) = used.split_once('@').and_then(|(_, at)| at.split_once(" # ")).unwrap_or((used, ""));
+            let whole = commit.len() == 40 && commit.chars().all(|c| c.is_ascii_hexdigit());
+            assert!(whole && tag.starts_with('v'), "{}: {used}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}

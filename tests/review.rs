@@ -127,6 +127,131 @@ fn what_the_kernels_tests_do_not_look_at_is_named() {
     }
 }
 
+/// The first thing that is told is what was lost, not what could not be run for that.
+#[test]
+fn causes_come_before_what_follows() {
+    for (arch, _) in arches() {
+        let bench = Bench::new();
+        let made = ["gen", "ftrace_caller", "ftrace_stub_direct_tramp", "--arch", arch, "--emit"];
+        bench.ok(&[&made[..], &["obj,contract", "--stem", "old"]].concat());
+        let faulty = |fault: &str| bench.run(&[&made[..], &["obj", "--stem", "new", "--fault", fault]].concat());
+        // Among them are the way back, and registers with arguments.
+        let known = String::from_utf8(faulty("ftrace_caller:none").stderr).unwrap();
+        let faults = known.split(", ").filter(|name| name.starts_with("DROP_RESTORE(") && name.contains(")@"));
+        let faults: Vec<&str> = faults.take(4).collect();
+        assert_eq!(faults.len(), 4, "{known}");
+        for fault in faults {
+            assert!(faulty(&format!("ftrace_caller:{fault}")).status.success(), "{fault}");
+            let review = ["review", "old.o", "new.o", "--contract", "old.toml", "--format", "json"];
+            let json: Value = serde_json::from_str(&bench.ends(1, &review)).unwrap();
+            let worse = json["worse"].as_array().unwrap();
+            let lost = |change: &Value| change["found"].as_str().unwrap().starts_with("expected ");
+            let coverage = |change: &Value| change["clause"] == "coverage";
+            let first = worse.iter().take_while(|change| lost(change)).count();
+            assert!(first > 0 && !worse[first..].iter().any(lost), "{arch} {fault}: {worse:?}");
+            let mut rest = worse.iter().skip_while(|change| !coverage(change));
+            assert!(rest.all(coverage), "{arch} {fault}: {worse:?}");
+        }
+    }
+}
+
+/// A frame that is laid out anew on purpose is judged by the contract of its own side.
+#[test]
+fn each_side_may_have_a_contract_of_its_own() {
+    let bench = Bench::new();
+    let made = |stem: &str, set: &[&str]| {
+        let options = ["--arch", "arm64", "--emit", "obj,contract", "--stem", stem];
+        bench.ok(&[&["gen", "ftrace_caller"], &options[..], set].concat());
+    };
+    made("old", &[]);
+    made("new", &["--set", "FREGS_X8=72", "--set", "FREGS_DIRECT_TRAMP=64"]);
+    let json = |code, by: &[&str]| -> Value {
+        let review = ["review", "old.o", "new.o", "--format", "json"];
+        serde_json::from_str(&bench.ends(code, &[&review[..], by].concat())).unwrap()
+    };
+    let own = ["--old", "old.toml", "--new", "new.toml"];
+    let by_own = json(0, &own);
+    assert_eq!((&by_own["contract_before"], &by_own["contract"]), (&"old.toml".into(), &"new.toml".into()));
+    assert_eq!(by_own["worse"], Value::Array(Vec::new()), "{by_own}");
+    assert_ne!(json(1, &["--contract", "old.toml"])["worse"], Value::Array(Vec::new()));
+    assert_eq!(json(0, &["--contract", "new.toml", "--old", "old.toml"])["worse"], Value::Array(Vec::new()));
+    let text = bench.ok(&[&["review", "old.o", "new.o"], &own[..]].concat());
+    assert!(text.contains("before by the contract old.toml, now by new.toml, seed 1"), "{text}");
+    bench.refuses(&["review", "old.o", "new.o", "--old", "old.toml"], &["--contract"]);
+}
+
+/// The build tree of a configured kernel promises what is generated for it.
+#[test]
+fn a_build_tree_stands_for_a_contract() {
+    let bench = Bench::new();
+    let config = |more: &str| {
+        let tracer = ["", "_WITH_ARGS", "_WITH_REGS", "_WITH_DIRECT_CALLS"].map(|with| format!("DYNAMIC_FTRACE{with}"));
+        let options = ["64BIT", "X86_64", "FUNCTION_TRACER", more].map(str::to_owned).into_iter().chain(tracer);
+        let options: String = options.map(|option| format!("CONFIG_{option}=y\n")).collect();
+        format!("#\n# Automatically generated file; DO NOT EDIT.\n# Linux/x86 7.3.0 Kernel Configuration\n#\n{options}")
+    };
+    for (tree, unwinder) in [("orc", "UNWINDER_ORC"), ("fp", "FRAME_POINTER")] {
+        std::fs::create_dir_all(bench.path(tree).join("include/generated")).unwrap();
+        std::fs::write(bench.path(tree).join("include/generated/asm-offsets.h"), "").unwrap();
+        std::fs::write(bench.path(tree).join(".config"), config(unwinder)).unwrap();
+        let made = ["gen", "ftrace_caller", "ftrace_stub_direct_tramp", "--kernel-build", tree];
+        let out = bench.run(&[&made[..], &["--emit", "obj", "-o", ".", "--stem", tree]].concat());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    let review = ["review", "orc.o", "fp.o", "--format", "json"];
+    let json: Value =
+        serde_json::from_str(&bench.ok(&[&review[..], &["--old", "orc", "--new", "fp"]].concat())).unwrap();
+    assert_eq!((&json["worse"], &json["contract"]), (&Value::Array(Vec::new()), &"fp".into()), "{json}");
+    // Of that which has frame pointers, the other loses them.
+    let back = ["review", "fp.o", "orc.o", "--old", "fp", "--new", "fp"];
+    assert!(bench.ends(1, &back).contains("\nWorse\n"));
+}
+
+/// Names of others are code in Markdown, and words of others do nothing there.
+#[test]
+fn markdown_does_not_obey_names() {
+    let name = "t`|<b>@me\u{202e}";
+    for (arch, prefix) in arches() {
+        let bench = Bench::new();
+        let gen_old = ["gen", "direct", "--args", "1", "--call", "f", "--name", "tramp_name", "--arch", arch];
+        bench.ok(&[&gen_old[..], &["--emit", "asm,contract", "--stem", "t"]].concat());
+        let named = |file: &str, before: &str, callee: &str| {
+            let text = std::fs::read_to_string(bench.path("t.S")).unwrap();
+            let line = |line: &str| match line.strip_suffix("\tf") {
+                _ if line.trim_start().starts_with(['#', '/']) => String::new(),
+                Some(call) => format!("{before}{call}\t\"{callee}\""),
+                None => line.to_owned(),
+            };
+            let text: Vec<String> = text.lines().map(line).collect();
+            let text = text.join("\n").replace("tramp_name", &format!("\"{name}\"")) + "\n";
+            std::fs::write(bench.path(&format!("{file}.s")), text).unwrap();
+            bench.tool(&format!("{prefix}as"), &[&format!("{file}.s"), "-o", &format!("{file}.o")]);
+        };
+        named("old", "", "f");
+        named("new", "", &format!("{name}2"));
+        named("more", "\tnop\n", "f");
+        let contract = std::fs::read_to_string(bench.path("t.toml")).unwrap();
+        std::fs::write(bench.path("t.toml"), contract.replace("tramp_name", "t`|<b>@me\\u202e")).unwrap();
+        for command in [
+            vec!["diff", "old.o", "new.o", "--format", "markdown"],
+            vec!["review", "old.o", "more.o", "--contract", "t.toml", "--format", "markdown"],
+        ] {
+            let out = bench.run(&command);
+            let text = String::from_utf8(out.stdout).unwrap();
+            assert!(text.contains("<b>@me"), "{arch} {command:?}: {text} {}", String::from_utf8_lossy(&out.stderr));
+            assert!(!text.contains('\u{202e}'), "{text}");
+            // Between fences, and in spans that a longer fence begins, everything is itself.
+            let outside: String =
+                text.split("```diff").map(|part| part.split_once("```\n").map_or(part, |(_, rest)| rest)).collect();
+            let mut spans = outside.split("``");
+            let words: String = spans.by_ref().step_by(2).collect();
+            for obeyed in ["<b>", "@me", "`|"] {
+                assert!(!words.contains(obeyed), "{obeyed} in {words}\nof {text}");
+            }
+        }
+    }
+}
+
 /// `diff --contract` says what the contract does, and where the instructions went.
 #[test]
 fn a_comparison_takes_a_contract_too() {

@@ -126,6 +126,7 @@ pub const E_FLAGS: EFlags = EFlags {
         };
         format!("the {float}-float ABI (e_flags {e_flags:#x})")
     },
+    gcc: |e_flags| if e_flags & EF_RISCV_FLOAT_ABI == 0 { "-mabi=lp64" } else { "" },
     remedy: "compile both with the same -mabi, and set `abi` alike when generating",
 };
 

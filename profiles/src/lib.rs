@@ -8,11 +8,13 @@ mod sites;
 pub use read::{Source, schema};
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use codegen::arch::facts::Facts;
 use codegen::profile::{Convention, Profile};
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 
 use crate::read::{Scope, read};
 
@@ -38,7 +40,7 @@ pub fn find(name: &str, facts: &[&'static Facts]) -> Result<&'static Profile> {
     if !name.ends_with(".toml") {
         return Err(unknown(name));
     }
-    let text = std::fs::read_to_string(name)
+    let text = input::text(Path::new(name))
         .map_err(|e| Error::new(format!("cannot read profile {name}: {e}; valid: a file, {}", names().join(", "))))?;
     load(Source { name, text: &text }, facts)
 }

@@ -7,10 +7,12 @@ use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
 use emu_tests::{Clause, Draft, End, Filter, Foreign, Observed};
 use link::Input;
+use tool::report::COLUMNS;
+use tool::settings::parse_u64;
 
 use super::diff::sides::{Given, one};
 use super::shared::args::ProfileArg;
-use super::shared::exit::DONE;
+use super::shared::exit::{DONE, note};
 use super::shared::input;
 use super::shared::output;
 use super::shared::ui::Ui;
@@ -65,9 +67,21 @@ Examples:
 #[derive(Args)]
 struct InitArgs {
     /// The object that has the trampoline
-    #[arg(long, value_name = "FILE")]
-    object: PathBuf,
-    /// Where the trampoline begins
+    #[arg(long, value_name = "FILE", required_unless_present = "raw")]
+    object: Option<PathBuf>,
+    /// A dump of memory that has it: raw bytes
+    #[arg(long, value_name = "FILE", requires_all = ["base", "entry", "arch"], conflicts_with = "object")]
+    raw: Option<PathBuf>,
+    /// The address of the dump's first byte
+    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
+    base: Option<u64>,
+    /// The address of the trampoline in the dump
+    #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
+    entry: Option<u64>,
+    /// The architecture of the dump
+    #[arg(long, value_name = "ARCH", requires = "raw")]
+    arch: Option<String>,
+    /// Where the trampoline begins; of one in a dump, what the contract calls it
     #[arg(long, value_name = "NAME")]
     symbol: String,
     #[command(flatten)]
@@ -79,12 +93,33 @@ struct InitArgs {
 
 const EXAMPLES: &str = "\
 The kind is guessed from names and calls, the number of arguments and the alignment from runs; argument registers that change are \
-listed as a question, and code that never comes back is refused. `tramptool check --contract` takes the \
+listed as a question. `tramptool check --contract` takes the \
 result once the question is answered; what the trampoline promises beyond it, and its frame, is for you to add.
+
+Exit code: 0 the contract is written, 1 the code never comes back, and there is nothing to promise, 2 trouble.
 
 Examples:
   tramptool contract init --object my.o --symbol my_tramp -o my.toml
-  tramptool check --object my.o --contract my.toml";
+  tramptool check --object my.o --contract my.toml
+  tramptool contract init --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --symbol my_tramp -o my.toml
+  tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
+
+/// Exit code: the code never comes back.
+const ENDLESS: u8 = 1;
+
+impl InitArgs {
+    /// The code, as an object, and what messages call it.
+    fn code(&self) -> Result<(String, Vec<u8>)> {
+        let path = self.object.as_ref().or(self.raw.as_ref()).ok_or_else(|| Error::new("no --object and no --raw"))?;
+        let name = path.display().to_string();
+        let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+        let (Some(base), Some(entry), Some(arch)) = (self.base, self.entry, &self.arch) else {
+            return Ok((name, bytes));
+        };
+        let object = emu_tests::dumped(tool::backend(arch)?, &bytes, base, (&self.symbol, entry));
+        object.map_err(|e| e.at(&name)).map(|object| (name, object))
+    }
+}
 
 /// What was observed in one case.
 fn only(observed: Observed, case: &str) -> Result<Observed> {
@@ -102,37 +137,61 @@ fn only(observed: Observed, case: &str) -> Result<Observed> {
 /// # Errors
 /// The object cannot be read or linked, has no such symbol, or the contract cannot be written.
 pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
-    let args = match &command.action {
-        Action::Init(args) => args,
-        Action::Observe(args) => {
-            let observed =
-                one(&args.code, Given { arch: args.arch.as_deref(), profile: args.profile.stated()? })?.observed()?;
-            let observed = match &args.case {
-                None => observed,
-                Some(case) => only(observed, case)?,
-            };
-            let text = toml::to_string(&observed).map_err(|e| Error::new(format!("what was observed: {e}")))?;
-            output::report(text, args.output.as_deref(), ui)?;
-            return Ok(DONE);
-        }
+    match &command.action {
+        Action::Init(args) => init(args, ui),
+        Action::Observe(args) => tell(args, ui),
+    }
+}
+
+fn tell(args: &ObserveArgs, ui: &Ui) -> Result<u8> {
+    let given = Given { arch: args.arch.as_deref(), profile: args.profile.stated()? };
+    let observed = one(&args.code, given)?.observed()?;
+    let observed = match &args.case {
+        None => observed,
+        Some(case) => only(observed, case)?,
     };
+    let text = toml::to_string(&observed).map_err(|e| Error::new(format!("what was observed: {e}")))?;
+    let width = if args.output.is_none() { ui.columns() } else { COLUMNS };
+    let text: String = text.lines().map(|line| fitted(line, width) + "\n").collect();
+    output::report(text, args.output.as_deref(), ui)?;
+    Ok(DONE)
+}
+
+/// A line of TOML in lines of so many columns, if it is an array.
+fn fitted(line: &str, width: usize) -> String {
+    let array = line.split_once(" = [").and_then(|(key, rest)| Some((key, rest.strip_suffix(']')?)));
+    let Some((key, elements)) = array.filter(|_| line.chars().count() > width) else { return line.to_owned() };
+    let (mut quoted, mut escaped) = (false, false);
+    let elements = elements.split_inclusive(|c: char| {
+        quoted ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        c == ',' && !quoted
+    });
+    let mut lines = vec![format!("{key} = [")];
+    let mut open = String::new();
+    for element in elements.map(str::trim) {
+        if !open.is_empty() && open.chars().count() + 1 + element.chars().count() > width {
+            lines.push(std::mem::take(&mut open));
+        }
+        open += if open.is_empty() { "    " } else { " " };
+        open += element;
+    }
+    lines.extend([open, "]".to_owned()]);
+    lines.join("\n")
+}
+
+fn init(args: &InitArgs, ui: &Ui) -> Result<u8> {
     let profile = args.profile.find()?;
-    let name = args.object.display().to_string();
-    let bytes = input::bytes(&args.object).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
+    let (name, bytes) = args.code()?;
     let object = Input { name: &name, bytes: &bytes };
     let draft = emu_tests::draft(&object, &args.symbol, profile, tool::BACKENDS)?;
     let stated = args.profile.stated()?.map(|profile| profile.convention(draft.arch)).transpose()?;
     let orc = stated.and_then(|convention| convention.orc);
     let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, orc)?;
     // What is wrong is no promise.
-    let mut ways = observed.path.iter().chain(&observed.variants);
-    let itself = |value: &emu_tests::Value| value.is_symbol(&observed.symbol);
-    if !ways.any(|way| way.leave.to().is_some_and(|to| !itself(to))) {
-        let why = match observed.path.first().map(|way| &way.leave.end) {
-            Some(End::Never { never }) => never.as_str(),
-            _ => "it goes to its own beginning",
-        };
-        return Err(Error::new(format!("{name}: {} never comes back: {why}; valid: code that does", args.symbol)));
+    if let Some(why) = endless(&draft, &observed) {
+        note(&format!("{name}: {} never comes back: {why}; valid: code that does", args.symbol));
+        return Ok(ENDLESS);
     }
     let most = (0..=draft.args.len())
         .rev()
@@ -143,6 +202,23 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
         ui,
     )?;
     Ok(DONE)
+}
+
+/// Why the code never comes back, if it does not: on no way, or where nothing is unusual. Where nothing is, what runs behind a
+/// function finds no caller to go back to.
+fn endless<'o>(draft: &Draft, observed: &'o Observed) -> Option<&'o str> {
+    let plain = &observed.path.first()?.leave;
+    let itself = |to: &emu_tests::Value| to.is_symbol(&observed.symbol);
+    let mut ways = observed.path.iter().chain(&observed.variants);
+    let comes_back = match draft.kind {
+        "direct" => plain.to().is_some_and(|to| !itself(to)),
+        _ => ways.any(|way| way.leave.to().is_some_and(|to| !itself(to))),
+    };
+    match &plain.end {
+        _ if comes_back => None,
+        End::Never { never } => Some(never),
+        _ => Some("it goes to its own beginning"),
+    }
 }
 
 /// Do functions with that many arguments find them again, and the way back?

@@ -11,13 +11,13 @@ use super::shared::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// P1 to P23, `coverage`, or a bug: bug:F1, bug:all for a list
+    /// P1 to P25, P2-wide, coverage, or a bug: bug:F1, bug:all for a list
     #[arg(value_name = "CLAUSE")]
     clause: String,
 }
 
 const EXAMPLES: &str = "\
-`tramptool check --list-clauses` has one line for each.
+`tramptool check --list-clauses` has one line for each clause, `tramptool explain bug:all` for each bug.
 
 Examples:
   tramptool explain P7
@@ -29,6 +29,6 @@ Examples:
 /// # Errors
 /// There is no such property or bug, or stdout cannot be written to.
 pub fn run(args: &ExplainArgs, ui: &Ui) -> Result<u8> {
-    ui.out(explain::page(&args.clause)?)?;
+    ui.out(explain::page(&args.clause, ui.columns())?)?;
     Ok(DONE)
 }

@@ -26,6 +26,10 @@ pub struct ListArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
+    /// The contracts that come with the tool: for which objects, of which configuration, with which trampolines
+    #[cfg(feature = "judge")]
+    #[arg(long, conflicts_with = "profile")]
+    contracts: bool,
     /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -34,6 +38,7 @@ pub struct ListArgs {
 const EXAMPLES: &str = "\
 Examples:
   tramptool list
+  tramptool list --contracts --arch x86_64
   tramptool list --arch aarch64 --format json";
 
 #[derive(Serialize)]
@@ -99,6 +104,10 @@ const ANY_RECORD: Kind = Kind::Record(Recorder {
 /// # Errors
 /// An unknown architecture.
 pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
+    #[cfg(feature = "judge")]
+    if args.contracts {
+        return contracts(args, ui);
+    }
     let profile = args.profile.find()?;
     let has = |b: &&dyn Backend| profile.convention(b.facts().name).is_ok();
     let backends = match &args.arch {
@@ -120,6 +129,28 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
         })?)?,
     }
     Ok(DONE)
+}
+
+/// List the contracts that come with the tool.
+#[cfg(feature = "judge")]
+fn contracts(args: &ListArgs, ui: &Ui) -> Result<u8> {
+    let arch = args.arch.as_deref().map(tool::backend).transpose()?.map(|backend| backend.facts().name);
+    let mut all = tool::contracts::shipped()?;
+    all.retain(|contract| arch.is_none_or(|arch| contract.arch == arch));
+    if args.format == Format::Json {
+        return ui.out(tool::printed::json(&all)?).map(|()| DONE);
+    }
+    let mut out = String::new();
+    for tool::contracts::Shipped { name, about, trampolines, .. } in &all {
+        let mut symbols: Vec<&str> = trampolines.iter().map(|t| t.symbol.as_str()).collect();
+        symbols.dedup();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{}", ui.paint(Style::Heading, name));
+        for text in [about.clone(), symbols.join(", ")] {
+            out += &(described("", 0, &text).join("\n") + "\n");
+        }
+    }
+    ui.out(out).map(|()| DONE)
 }
 
 /// The names and kinds of the trampolines of a profile.

@@ -41,6 +41,7 @@ use absent::{check, contract, cost, explain, mutate, probe, report, review};
 use shared::exit::{DONE, complain};
 use shared::refused;
 use shared::ui::Ui;
+use tool::printed::unmarked;
 
 /// Generate, link and prove the trampolines of function tracing for x86_64, arm64 and riscv64.
 #[derive(Parser)]
@@ -111,12 +112,29 @@ pub fn main() -> ExitCode {
     let ui = Ui::new();
     let code = match Cli::try_parse_from(std::env::args_os().map(stdins)) {
         Ok(cli) => run(&cli.command, &ui).unwrap_or_else(|e| tell(&e)),
-        Err(e) => refuse(&e),
+        Err(e) => refuse(&e, &ui),
     };
     ExitCode::from(code)
 }
 
+impl Command {
+    /// Does it run code, on all CPUs that there are?
+    #[cfg(feature = "judge")]
+    fn runs_code(&self) -> bool {
+        match self {
+            Command::List(_) | Command::Gen(_) | Command::Link(_) | Command::Sites(_) => false,
+            Command::Explain(_) | Command::Show(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Check(_) | Command::Contract(_) | Command::Report(_) | Command::Mutate(_) | Command::Cost(_) => {
+                true
+            }
+            Command::Probe(_) | Command::Compose(_) | Command::Diff(_) | Command::Review(_) => true,
+        }
+    }
+}
+
 fn run(command: &Command, ui: &Ui) -> Result<u8> {
+    #[cfg(feature = "judge")]
+    let _threads = if command.runs_code() { shared::threads::made()? } else { None };
     match command {
         Command::List(args) => list::run(args, ui),
         Command::Gen(args) => generate::run(args, ui),
@@ -142,18 +160,18 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
 fn tell(error: &Error) -> u8 {
     let code = complain(&error.to_string());
     if let Some(mark) = error.mark() {
-        let _ = writeln!(std::io::stderr(), "{mark}");
+        let _ = writeln!(std::io::stderr(), "{}", unmarked(&mark));
     }
     code
 }
 
 /// What clap has to say: help and version as they are, errors as one line.
-fn refuse(error: &clap::Error) -> u8 {
+fn refuse(error: &clap::Error, ui: &Ui) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone is not an error.
-            let _ = error.print();
-            DONE
+            let text = error.render();
+            let text = if ui.colour() { text.ansi().to_string() } else { text.to_string() };
+            ui.out(text).map_or_else(|e| tell(&e), |()| DONE)
         }
         _ => {
             let words: Vec<String> = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();

@@ -20,7 +20,7 @@ use tool::partition::Partition;
 use tool::settings::{self, parse_u64};
 
 use super::shared::args::ProfileArg;
-use super::shared::foreign::ForeignArgs;
+use super::shared::foreign::{ForeignArgs, no_files};
 use super::shared::output;
 use super::shared::ui::{self, Style, Ui, Written};
 use super::shared::values::one_of;
@@ -100,6 +100,7 @@ fn after_help() -> String {
 /// A name that is unknown, or a report that cannot be written; a mutant that survives is not an error.
 pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
+    no_files(&args.trampolines)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let contract = args.foreign.contract()?;
     let report =

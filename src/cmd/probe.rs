@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
 use emu_tests::{ProbeForm, probe};
 use link::Input;
+use tool::printed::printable;
 
 use super::shared::exit::DONE;
 use super::shared::input;
@@ -72,6 +73,6 @@ pub fn run(args: &ProbeArgs, ui: &Ui) -> Result<u8> {
         Form::Today => ProbeForm::Today,
     };
     let trace = probe(backend, &input, (&file, &events), &args.call, form)?;
-    ui.out(trace.join("\n") + "\n")?;
+    ui.out(trace.iter().map(|line| printable(line) + "\n").collect::<String>())?;
     Ok(DONE)
 }

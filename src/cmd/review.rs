@@ -1,17 +1,19 @@
 //! `review`: what a patch of a trampoline changes, as a text for a mail or a pull request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use codegen::ask::spec::Spec;
 use codegen::words::error::Result;
 use emu_tests::Foreign;
 use tool::accepted::Baseline;
 use tool::review::{Review, Side, text};
 use tool::settings::parse_u64;
+use tool::suite::contract_file;
 
 use super::diff::how::Form;
 use super::diff::sides::{Given, objects};
-use super::shared::args::ProfileArg;
+use super::shared::args::{ProfileArg, target_of_tree};
 use super::shared::exit::{DIFFERS, DONE};
 use super::shared::foreign::contract_text;
 use super::shared::ui::Ui;
@@ -29,8 +31,14 @@ pub struct ReviewArgs {
     #[arg(value_name = "NEW")]
     new: String,
     /// The contract of both: one that comes with the tool, or a file
-    #[arg(long, value_name = "NAME|FILE")]
-    contract: String,
+    #[arg(long, value_name = "NAME|FILE", required_unless_present_all = ["before", "after"])]
+    contract: Option<String>,
+    /// The contract of OLD alone; or a configured kernel's build tree, for what is promised there
+    #[arg(long = "old", value_name = "NAME|FILE|DIR")]
+    before: Option<String>,
+    /// The contract of NEW alone, or a build tree
+    #[arg(long = "new", value_name = "NAME|FILE|DIR")]
+    after: Option<String>,
     /// The architecture of sources, which do not say it
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
@@ -51,7 +59,8 @@ pub struct ReviewArgs {
 }
 
 const EXAMPLES: &str = "\
-Both are judged by the contract. The review says what does not hold any more, what holds now, and what is different without \
+Both are judged by the contract. Where a patch changes on purpose what is promised, such as the layout of a frame, --old and \
+--new give each side its own. The review says what does not hold any more, what holds now, and what is different without \
 any contract. Then every fault that `tramptool mutate` knows is put into the instructions that are new or changed, and those are \
 named that the checks notice and the kernel's own startup and KUnit tests do not: src/selftests.toml says what these look at. \
 The text has 75 columns, as a mail has; --format markdown is for a pull request.
@@ -60,6 +69,7 @@ Exit code: 0 nothing is worse, 1 something that the contract promises or the bas
 
 Examples:
   tramptool review old new --contract linux-6.12-x86_64-orc
+  tramptool review old new --old ../linux-before --new ../linux
   tramptool review HEAD~1:my.o my.o --contract my.toml --format markdown -o review.md";
 
 /// Review.
@@ -70,16 +80,44 @@ pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
     let given = Given { arch: args.arch.as_deref(), profile: None };
     let (old, new) = (sided(&args.old, given)?, sided(&args.new, given)?);
-    let contract = contract_text(&args.contract)?;
-    let foreign = foreign(&args.contract, &contract, &args.profile)?;
+    let both = args.contract.as_deref();
+    let by =
+        [&args.before, &args.after].map(|own| Promises::of(own.as_deref().or(both).unwrap_or_default(), &args.profile));
+    let [was, is] = by;
+    let (was, is) = (was?, is?);
+    let by = [&was.foreign(&args.profile)?, &is.foreign(&args.profile)?];
     let baseline = args.baseline.as_deref().inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
-    let review = Review::of(&old, &new, &foreign, args.seed, baseline)?;
+    let review = Review::of([&old, &new], by, args.seed, baseline)?;
     let text = match args.format {
         Form::Json => tool::report::json(&review)?,
         form => text(&review, form == Form::Markdown),
     };
     output::report(text, args.output.as_deref(), ui)?;
     Ok(if review.verdicts.is_worse() || !review.gone.is_empty() { DIFFERS } else { DONE })
+}
+
+/// What is promised of a side.
+struct Promises<'a> {
+    name: &'a str,
+    contract: String,
+}
+
+impl Promises<'_> {
+    /// A contract, or what is promised where a kernel is configured as in a build tree.
+    fn of<'a>(name: &'a str, profile: &ProfileArg) -> Result<Promises<'a>> {
+        let tree = Path::new(name);
+        if !tree.is_dir() {
+            return contract_text(name).map(|contract| Promises { name, contract });
+        }
+        let (backend, target) = target_of_tree(tree, profile)?;
+        let specs: Vec<Spec> = target.convention.specs().collect();
+        let contract = contract_file(backend, &specs, &backend.assemble(&specs, &target)?, &target)?;
+        Ok(Promises { name, contract })
+    }
+
+    fn foreign(&self, profile: &ProfileArg) -> Result<Foreign<'_>> {
+        foreign(self.name, &self.contract, profile)
+    }
 }
 
 /// The objects of a side.

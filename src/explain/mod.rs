@@ -8,11 +8,10 @@ use serde::Deserialize;
 
 use crate::mutate::bugs::{self, BUG, Bug};
 use crate::mutate::subject::MutationSubject;
+use crate::report::paragraph;
 
 /// The texts, one table per property.
 const TEXT: &str = include_str!("clauses.toml");
-/// Columns of a page.
-const WIDTH: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,18 +58,18 @@ pub fn pages() -> Result<Vec<Page>> {
     Ok(pages.clause.into_iter().map(titled).collect())
 }
 
-/// The page on a property, on a bug (`bug:F1`), or a list of the bugs (`bug:all`).
+/// The page on a property, on a bug (`bug:F1`), or a list of the bugs (`bug:all`), in lines of so many columns.
 ///
 /// # Errors
 /// There is no such property or bug.
-pub fn page(name: &str) -> Result<String> {
+pub fn page(name: &str, width: usize) -> Result<String> {
     if let Some(id) = name.strip_prefix(BUG) {
         let found = bugs::find(id)?;
         if id == "all" {
-            return Ok(list_of_bugs(found.into_iter()));
+            return Ok(found.into_iter().map(|bug| paragraph(&in_a_line(bug), width, "", "  ")).collect());
         }
         // Some were rebuilt on several architectures.
-        return Ok(found.into_iter().map(of_bug).collect::<Result<Vec<_>>>()?.join("\n"));
+        return Ok(found.into_iter().map(|bug| of_bug(bug, width)).collect::<Result<Vec<_>>>()?.join("\n"));
     }
     let pages = pages()?;
     let page = pages.iter().find(|p| p.name.eq_ignore_ascii_case(name));
@@ -79,46 +78,48 @@ pub fn page(name: &str) -> Result<String> {
     let decided = if page.checked() { "How it is decided" } else { "Not checked here" };
     let bug = format!("{}\n({})", page.bug.trim_end(), page.reference);
     for (title, text) in [("What it means", &page.means), ("Why it matters", &bug), (decided, &page.decided)] {
-        section(title, text, &mut out);
+        section(title, text, width, &mut out);
     }
     let must_notice: Vec<&Bug> = bugs::find("all")?.into_iter().filter(|b| b.property == page.name).collect();
     if !must_notice.is_empty() {
-        section("Bugs of the field that it must notice", &list_of_bugs(must_notice.into_iter()), &mut out);
+        let lines: Vec<String> = must_notice.into_iter().map(in_a_line).collect();
+        section("Bugs of the field that it must notice", &lines.join("\n"), width, &mut out);
     }
     Ok(out)
 }
 
-/// Bugs in a line each.
-fn list_of_bugs<'b>(bugs: impl Iterator<Item = &'b Bug>) -> String {
-    bugs.map(|b| format!("{BUG}{} ({}, {} {}): {}\n", b.id, b.property, b.arch, b.trampoline, b.about)).collect()
+/// A bug in a line.
+fn in_a_line(b: &Bug) -> String {
+    format!("{BUG}{} ({}, {} {}): {}", b.id, b.property, b.arch, b.trampoline, b.about)
 }
 
 /// The page on a bug: what happened, and how it happens here.
-fn of_bug(bug: &'static Bug) -> Result<String> {
+fn of_bug(bug: &'static Bug, width: usize) -> Result<String> {
     let subject = MutationSubject::of_bug(bug)?;
     let mut out = format!("{BUG}{}: to be noticed by {}\n", bug.id, bug.property);
-    section("What happened", &bug.about, &mut out);
+    section("What happened", &bug.about, width, &mut out);
     let property = pages()?.into_iter().find(|p| p.name == bug.property).map_or(String::new(), |p| p.title);
     section(
         "What does not hold",
         &format!("{}: {property}; see `tramptool explain {}`", bug.property, bug.property),
+        width,
         &mut out,
     );
     let set = if bug.set.is_empty() { String::new() } else { format!(" with {}", bug.set.join(" ")) };
-    section("How it is rebuilt", &format!("in {} {}{set}", bug.arch, bug.trampoline), &mut out);
+    section("How it is rebuilt", &format!("in {} {}{set}", bug.arch, bug.trampoline), width, &mut out);
     for candidate in subject.rebuilt(bug)? {
         let mutant = &candidate.mutant;
-        wrap(&format!("{mutant}: {}", mutant.operator.about()), &mut out);
+        out += &paragraph(&format!("{mutant}: {}", mutant.operator.about()), width, "  ", "  ");
         mutant.diff.iter().for_each(|line| out.extend(["    ", line, "\n"]));
     }
-    section("How to run it", &format!("tramptool mutate {BUG}{}", bug.id), &mut out);
+    section("How to run it", &format!("tramptool mutate {BUG}{}", bug.id), width, &mut out);
     Ok(out)
 }
 
-fn section(title: &str, text: &str, out: &mut String) {
+fn section(title: &str, text: &str, width: usize, out: &mut String) {
     out.extend(["\n", title, "\n"]);
-    for paragraph in text.trim().lines() {
-        wrap(paragraph, out);
+    for line in text.trim().lines() {
+        *out += &paragraph(line, width, "  ", "  ");
     }
 }
 
@@ -134,19 +135,4 @@ pub fn list() -> Result<String> {
         let _ = writeln!(out, "{:<9} {state}  {}", page.name, page.title);
     }
     Ok(out)
-}
-
-fn wrap(paragraph: &str, out: &mut String) {
-    let mut column = 0;
-    for word in paragraph.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > WIDTH {
-            out.push('\n');
-            column = 0;
-        }
-        out.push_str(if column == 0 { "  " } else { " " });
-        out.push_str(word);
-        column += if column == 0 { 2 } else { 1 } + length;
-    }
-    out.push('\n');
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Result, Write};
 
-use emu_tests::{Clause, Report, Row, Verdict};
+use emu_tests::{Clause, Reason, Report, Row, Verdict};
 
 use super::grid::{self, Cell, Column};
 use super::lines::{command, cut, paragraph};
@@ -48,6 +48,11 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
         to.rows()?;
     }
     to.verdict()?;
+    let missing = report.results.iter().filter(|r| r.reason_id == Some(Reason::NotDefined));
+    let missing = unique(missing.map(|r| r.trampoline.as_str()));
+    if !missing.is_empty() {
+        to.text(&format!("not judged, because none of the objects defines it: {}", missing.join(", ")))?;
+    }
     to.failures(verbose)?;
     let arches = unique(report.results.iter().map(|r| r.arch.as_str()));
     for arch in &arches {
@@ -103,7 +108,8 @@ fn fares(report: &Report, arch: &str) -> Fares {
     let scenarios = report.scenarios_by_arch.get(arch).copied().unwrap_or_default();
     let open = rows().filter(|r| r.verdict == Verdict::Open).count();
     let mut fares = Fares { options, scenarios, open, ..Fares::default() };
-    for trampoline in unique(rows().map(|r| r.trampoline.as_str())) {
+    let judged = rows().filter(|r| r.reason_id != Some(Reason::NotDefined));
+    for trampoline in unique(judged.map(|r| r.trampoline.as_str())) {
         fares.trampolines += 1;
         match worst(rows().filter(|r| r.trampoline == trampoline)) {
             Some(Verdict::Fail) => fares.fail += 1,

@@ -5,8 +5,10 @@ mod faults;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use emu_tests::{Clause, Difference, Failure, Filter, Foreign, Report, Row, Suite, Summary, Verdict};
 use link::Input;
 use rayon::prelude::*;
@@ -54,6 +56,9 @@ pub struct Review {
 pub struct Verdicts {
     /// The contract.
     pub contract: String,
+    /// That of what was before, if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract_before: Option<String>,
     /// The seed of all random values.
     pub seed: u64,
     /// The clauses by their verdicts, before and now.
@@ -70,12 +75,12 @@ impl Verdicts {
         !self.worse.is_empty()
     }
 
-    /// Judge both sides by a contract.
+    /// Judge both sides, each by a contract.
     ///
     /// # Errors
     /// An object that does not fit the contract, or cannot be run.
-    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Verdicts> {
-        judged(old, new, foreign, seed).map(|judged| judged.verdicts)
+    pub fn of(sides: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Verdicts> {
+        judged(sides, by, seed).map(|judged| judged.verdicts)
     }
 }
 
@@ -126,15 +131,17 @@ pub struct Reviewed {
 }
 
 impl Review {
-    /// Judge both sides by a contract; see what is different without one; put faults into what has changed.
+    /// Judge both sides, each by a contract; see what is different without one; put faults into what has changed.
     ///
     /// # Errors
     /// An object that does not fit the contract, or cannot be run.
-    pub fn of(old: &Side, new: &Side, foreign: &Foreign, seed: u64, mut baseline: Option<Baseline>) -> Result<Review> {
-        let Judged { suites: [before, after], fails, verdicts } = judged(old, new, foreign, seed)?;
+    pub fn of(sides: [&Side; 2], by: [&Foreign; 2], seed: u64, mut baseline: Option<Baseline>) -> Result<Review> {
+        let [old, new] = sides;
+        let Judged { suites: [before, after], fails, verdicts } = judged(sides, by, seed)?;
         let mut trampolines = Vec::new();
         for suite in &after {
-            let other = before.iter().find(|other| other.options == suite.options);
+            let object = object_of(&suite.options, by[1]);
+            let other = before.iter().find(|other| object_of(&other.options, by[0]) == object);
             let other = other.ok_or_else(|| Error::new(format!("{}: nothing for {}", old.name, suite.options)))?;
             let each = suite.contracts.par_iter().map(|contract| reviewed(other, suite, &contract.name));
             trampolines.extend(each.collect::<Result<Vec<_>>>()?);
@@ -174,51 +181,53 @@ struct Judged {
     verdicts: Verdicts,
 }
 
-fn judged(old: &Side, new: &Side, foreign: &Foreign, seed: u64) -> Result<Judged> {
-    let check = |side: &Side| {
+/// What a suite is called besides its contract: the object that is judged by itself.
+fn object_of<'o>(options: &'o str, by: &Foreign) -> &'o str {
+    options.strip_prefix(by.contract_name).unwrap_or(options)
+}
+
+fn judged([old, new]: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Judged> {
+    let check = |side: &Side, foreign: &Foreign| {
         let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
         let suites = emu_tests::foreign_suites(&foreign, crate::BACKENDS)?;
         let report = emu_tests::check(&suites, &Filter::default(), seed, &|_, _| {})?;
         Ok((suites, report))
     };
-    let (before, was) = check(old).map_err(|e: Error| e.at(&old.name))?;
-    let (after, is) = check(new).map_err(|e: Error| e.at(&new.name))?;
+    let (before, was) = check(old, by[0]).map_err(|e: Error| e.at(&old.name))?;
+    let (after, is) = check(new, by[1]).map_err(|e: Error| e.at(&new.name))?;
     let counts = |report: &Report| {
         let Summary { pass, deviates, fail, .. } = report.summary;
         Counts { hold: pass, deviate: deviates, fail }
     };
-    let there = new.objects.iter().all(|(name, bytes)| std::fs::read(name).is_ok_and(|file| file == *bytes));
+    let there = new.objects.iter().all(|(name, bytes)| input::bytes(Path::new(name)).is_ok_and(|file| file == *bytes));
+    // What a build tree promises is in no file.
+    let there = there && !Path::new(by[1].contract_name).is_dir();
     let verdicts = Verdicts {
-        contract: foreign.contract_name.to_owned(),
+        contract: by[1].contract_name.to_owned(),
+        contract_before: (by[0].contract_name != by[1].contract_name).then(|| by[0].contract_name.to_owned()),
         seed,
         clauses: [counts(&was), counts(&is)],
-        worse: changes(&was, &is, there),
-        better: changes(&is, &was, false),
+        worse: changes((&was, by[0]), (&is, by[1]), there),
+        better: changes((&is, by[1]), (&was, by[0]), false),
     };
     let fails = is.results.iter().any(|row| row.verdict == Verdict::Fail && row.clause != Clause::Coverage);
     Ok(Judged { suites: [before, after], fails, verdicts })
 }
 
-/// What fails or is not known in one report, and is not so in the other.
-fn changes(without: &Report, with: &Report, replayed: bool) -> Vec<Change> {
-    let key = |row: &Row| (row.trampoline.clone(), row.options.clone(), row.clause);
-    let others: BTreeMap<_, &Row> = without.results.iter().map(|row| (key(row), row)).collect();
+/// What fails or is not known in one report, and is not so in the other: causes first, and then what follows from them.
+fn changes(without: (&Report, &Foreign), with: (&Report, &Foreign), replayed: bool) -> Vec<Change> {
+    let key = |row: &Row, by| (row.trampoline.clone(), object_of(&row.options, by).to_owned(), row.clause);
+    let others: BTreeMap<_, &Row> = without.0.results.iter().map(|row| (key(row, without.1), row)).collect();
     let mut all = Vec::new();
-    for row in &with.results {
-        let other = others.get(&key(row)).copied();
+    for row in &with.0.results {
+        let other = others.get(&key(row, with.1)).copied();
         let held = other.is_some_and(|other| matches!(other.verdict, Verdict::Pass | Verdict::Deviates));
-        let change = |place: &str, failure: Option<&Failure>, found: String| Change {
-            trampoline: row.trampoline.clone(),
-            clause: row.clause.name().to_owned(),
-            about: row.clause.about().to_owned(),
-            place: place.to_owned(),
-            found,
-            writer: failure.map_or_else(String::new, |f| f.last_writer.clone()),
-            replay: failure.filter(|_| replayed).map_or_else(String::new, |f| f.replay.clone()),
+        let mut push = |place: &str, failure: Option<&Failure>, found: String| {
+            all.push((rank(row, failure), change(row, place, failure, found, replayed)));
         };
         match row.verdict {
             Verdict::Fail if row.places.is_empty() && other.is_none_or(|other| other.verdict != Verdict::Fail) => {
-                all.push(change("", None, row.reason.clone()));
+                push("", None, row.reason.clone());
             }
             Verdict::Fail => {
                 let known = other.map(ids).unwrap_or_default();
@@ -226,15 +235,39 @@ fn changes(without: &Report, with: &Report, replayed: bool) -> Vec<Change> {
                     let failure = row.failures.iter().find(|f| f.place_id == *id);
                     let found =
                         failure.map_or_else(String::new, |f| format!("expected {}, found {}", f.expected, f.found));
-                    all.push(change(failure.map_or(id, |f| &f.place), failure, found));
+                    push(failure.map_or(id, |f| &f.place), failure, found);
                 }
             }
-            Verdict::Skip if held => all.push(change("", None, format!("not checked: {}", row.reason))),
-            Verdict::Open if held => all.push(change("", None, format!("not decided: {}", row.reason))),
+            Verdict::Skip if held => push("", None, format!("not checked: {}", row.reason)),
+            Verdict::Open if held => push("", None, format!("not decided: {}", row.reason)),
             Verdict::Pass | Verdict::Deviates | Verdict::Skip | Verdict::Open => {}
         }
     }
-    all
+    all.sort_by_key(|(rank, _)| *rank);
+    all.into_iter().map(|(_, change)| change).collect()
+}
+
+/// How far it is from the cause: what is lost, what code did that had gone astray, what was lost as often, what was not run for that.
+fn rank(row: &Row, failure: Option<&Failure>) -> u8 {
+    let coverage = row.clause == Clause::Coverage;
+    match (row.verdict, failure) {
+        (Verdict::Fail, _) if coverage => 3,
+        (Verdict::Fail, None) => 2,
+        (Verdict::Fail, Some(f)) => u8::from(row.clause == Clause::P7 && f.at.starts_with("0x")),
+        _ => 4 + u8::from(coverage),
+    }
+}
+
+fn change(row: &Row, place: &str, failure: Option<&Failure>, found: String, replayed: bool) -> Change {
+    Change {
+        trampoline: row.trampoline.clone(),
+        clause: row.clause.name().to_owned(),
+        about: row.clause.about().to_owned(),
+        place: place.to_owned(),
+        found,
+        writer: failure.map_or_else(String::new, |f| f.last_writer.clone()),
+        replay: failure.filter(|_| replayed).map_or_else(String::new, |f| f.replay.clone()),
+    }
 }
 
 /// The places at which a clause failed, without the instructions.

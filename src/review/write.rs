@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Change, Fault, Review, Verdicts};
-use crate::printed::printable;
+use crate::printed::{code_span, printable, words};
 use crate::report::paragraph;
 
 /// Columns of a mail.
@@ -41,7 +41,7 @@ impl Writer {
 
     fn item(&mut self, text: &str) {
         let (first, rest) = if self.markdown { ("- ", "  ") } else { ("  ", "    ") };
-        self.out += &paragraph(&printable(text), WIDTH, first, rest);
+        self.out += &paragraph(text, WIDTH, first, rest);
     }
 
     /// Lines of code, which are never broken.
@@ -67,7 +67,12 @@ impl Writer {
 
     /// A name in the text.
     fn code_of(&self, text: &str) -> String {
-        if self.markdown { format!("`{text}`") } else { text.to_owned() }
+        if self.markdown { code_span(text) } else { printable(text) }
+    }
+
+    /// Words in the text that may have names of others in them.
+    fn words(&self, text: &str) -> String {
+        words(text, self.markdown)
     }
 
     fn verdicts(&mut self, [old, new]: [&str; 2], verdicts: &Verdicts) {
@@ -81,7 +86,7 @@ impl Writer {
         };
         let name = self.code_of(new);
         let text = if self.markdown { format!("**{name} {verdict}.**") } else { format!("{name} {verdict}.") };
-        self.out += &paragraph(&printable(&text), WIDTH, "", "  ");
+        self.out += &paragraph(&text, WIDTH, "", "  ");
         if self.markdown {
             self.out.push('\n');
         }
@@ -93,7 +98,13 @@ impl Writer {
             ));
         }
         let contract = self.code_of(&verdicts.contract);
-        self.item(&format!("by the contract {contract}, seed {}", verdicts.seed));
+        self.item(&match &verdicts.contract_before {
+            None => format!("by the contract {contract}, seed {}", verdicts.seed),
+            Some(before) => {
+                let before = self.code_of(before);
+                format!("before by the contract {before}, now by {contract}, seed {}", verdicts.seed)
+            }
+        });
         self.changes("Worse", &verdicts.worse);
         self.changes("Better", &verdicts.better);
     }
@@ -116,7 +127,8 @@ impl Writer {
                 writer => format!("; last written by {writer}"),
             };
             let name = self.code_of(&change.trampoline);
-            self.item(&format!("{name} {} ({}){place}{found}{writer}", change.clause, change.about));
+            let what = self.words(&format!("{} ({}){place}{found}{writer}", change.clause, change.about));
+            self.item(&format!("{name} {what}"));
         }
         self.more(all.len().saturating_sub(SHOWN));
         if let Some(change) = all.iter().find(|change| !change.replay.is_empty()) {
@@ -130,7 +142,7 @@ impl Writer {
         let all: Vec<_> = all.collect();
         let accepted = format!("{} more that the baseline accepts", review.accepted);
         for entry in &review.gone {
-            self.item(&entry.is_gone());
+            self.item(&self.words(&entry.is_gone()));
         }
         if all.is_empty() {
             self.title("What they do");
@@ -143,7 +155,7 @@ impl Writer {
         for (trampoline, d) in all.iter().take(SHOWN) {
             let concerns = if d.better { d.severity.concerns() } else { d.severity.words() };
             let name = self.code_of(&trampoline.trampoline);
-            self.item(&format!("{name}: {d} ({concerns})"));
+            self.item(&format!("{name}: {} ({concerns})", self.words(&d.to_string())));
         }
         self.more(all.len().saturating_sub(SHOWN));
         if review.accepted > 0 {
@@ -163,7 +175,7 @@ impl Writer {
         let faults = &review.faults;
         self.title("Faults in the changed instructions");
         if !faults.reason.is_empty() {
-            return self.item(&format!("none were tried: {}", faults.reason));
+            return self.item(&format!("none were tried: {}", self.words(&faults.reason)));
         }
         let unnoticed = faults.unnoticed.len();
         let tried = if faults.run == 1 {
@@ -191,14 +203,14 @@ impl Writer {
         for (why, all) in reasons {
             let shown = all.iter().take(SHOWN).map(|fault| {
                 let name = self.code_of(&format!("{} {}", fault.trampoline, fault.mutant));
-                format!("{name} ({})", fault.fails.join(", "))
+                format!("{name} ({})", self.words(&fault.fails.join(", ")))
             });
             let shown: Vec<String> = shown.collect();
             let more = match all.len().saturating_sub(SHOWN) {
                 0 => String::new(),
                 n => format!(", and {n} more"),
             };
-            self.item(&format!("{}, so not {}{more}", why.join("; "), shown.join(", ")));
+            self.item(&format!("{}, so not {}{more}", self.words(&why.join("; ")), shown.join(", ")));
         }
     }
 }

@@ -60,7 +60,14 @@ struct Function<'a> {
 /// The template engine's; there is no input that causes one.
 pub fn asm(listings: &[TextListing], target: &Target, stem: &str) -> Result<String> {
     let facts = target.facts;
-    let made_by = format!("Assemble with: {} {stem}.S -o {stem}.o", facts.assembler);
+    let gcc = match (facts.e_flags.gcc)(target.e_flags) {
+        "" => String::new(),
+        options => {
+            let gcc = facts.assembler.strip_suffix("as").unwrap_or_default();
+            format!(", or {gcc}gcc {options} -c {stem}.S")
+        }
+    };
+    let made_by = format!("Assemble with: {} {stem}.S -o {stem}.o{gcc}", facts.assembler);
     let mut prologue = target.prologue.clone();
     if !target.unwind_tables {
         // None.

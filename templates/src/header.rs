@@ -85,7 +85,7 @@ pub fn header(
         functions: listings.iter().map(|l| function(l, target)).collect(),
         handlers,
     };
-    header.render().map_err(|e| Error::new(format!("header.h: {e}")))
+    header.render().map(|text| text + "\n").map_err(|e| Error::new(format!("header.h: {e}")))
 }
 
 fn function(listing: &TextListing, target: &Target) -> Function {

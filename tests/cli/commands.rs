@@ -223,7 +223,7 @@ fn wrong_command_lines_have_a_remedy() {
         ("report", "no command given; valid: merge, "),
         ("report frobnicate", "unknown command 'frobnicate'; valid: merge, "),
         ("contract", "no command given; valid: init"),
-        ("contract init", "--object <FILE> and --symbol <NAME> are missing; see `tramptool contract init --help`"),
+        ("contract init", "--symbol <NAME> and --object <FILE> are missing; see `tramptool contract init --help`"),
         ("mutate --sample 0", "invalid value '0' for '--sample <N>'; valid: a number from 1"),
         ("mutate --sample many", "invalid value 'many' for '--sample <N>'; valid: a number"),
         ("show ftrace_caller", "--arch <ARCH> is missing; valid: --arch with one of "),
@@ -270,10 +270,75 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(out.status.code(), Some(0), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{args:?}");
     }
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_tramptool")).arg("list").stdout(full).output().unwrap();
-    assert_eq!(out.status.code(), Some(2));
-    assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1);
+}
+
+#[test]
+fn what_is_missing_or_elsewhere_is_pointed_at() {
+    let b = Bench::new();
+    b.refuses(
+        &["gen", "--arch", any()],
+        &["<TRAMPOLINE>... is missing; valid: names of `tramptool list`, or --all; see"],
+    );
+    fs::write(b.path("my.bin"), "").unwrap();
+    for name in ["my.o", "./my.bin"] {
+        for command in ["check", "mutate", "cost"] {
+            b.refuses(&[command, name], &[&format!("'{name}' is a file's name"), &format!("valid: --object {name}")]);
+        }
+    }
+}
+
+/// A pipe has 80 columns, and what is wider than that is broken where words or elements end.
+#[test]
+fn what_is_to_be_read_fits_eighty_columns() {
+    let b = Bench::new();
+    let mut commands: Vec<Vec<String>> = Vec::new();
+    let mut add = |words: &[&str]| commands.push(words.iter().map(|word| (*word).to_owned()).collect());
+    for (arch, _) in arches() {
+        for name in ["ftrace_stub", "ftrace_caller", "ftrace_regs_caller", "return_to_handler"] {
+            add(&["show", name, "--arch", arch]);
+            add(&["cost", name, "--arch", arch]);
+        }
+        add(&["contract", "observe", &format!("{arch}:ftrace_regs_caller")]);
+    }
+    let topics = tool::explain::pages().unwrap().into_iter().map(|page| page.name);
+    for topic in topics.chain(["bug:all".to_owned(), "bug:F1".to_owned()]) {
+        add(&["explain", &topic]);
+    }
+    for command in &commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let text = b.ok(&words);
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert_eq!(wide, [""; 0], "{command:?}");
+        if command[0] == "contract" {
+            text.parse::<toml::Table>().unwrap_or_else(|e| panic!("{e}: {text}"));
+        }
+    }
+    let help = b.ok(&["explain", "--help"]);
+    for topic in ["P1 to P25", "P2-wide", "coverage", "bug:all"] {
+        assert!(help.contains(topic), "{help}");
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_whatever_is_written() {
+    let commands: [&[&str]; 10] = [
+        &["list"],
+        &["--help"],
+        &["--version"],
+        &["gen", "--help"],
+        &["help", "check"],
+        &["man"],
+        &["completions", "bash"],
+        &["gen", "--all", "--arch=x86"],
+        &["gen", "--all", "--arch=x86", "-o", "/dev/full"],
+        &["gen", "--all", "--arch=x86", "--emit", "obj", "-o", "-"],
+    ];
+    for args in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).stdout(full).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1, "{args:?}");
+    }
 }
 
 #[test]

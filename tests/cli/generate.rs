@@ -416,3 +416,50 @@ fn records_that_cannot_be_are_refused() {
     let linux = ["gen", "record", "--arch", any(), "--function", "f", "--events", "entry", "--clock", "none"];
     b.refuses(&linux, &["has no thread pointer for", "valid: one with `thread` in [arch."]);
 }
+
+/// The traced function is not called for itself.
+#[test]
+fn a_handler_is_another_function_than_the_traced_one() {
+    let b = Bench::new();
+    let common = ["--arch", any(), "--emit", "obj"];
+    let jump = ["direct", "--args", "1", "--call", "f", "--jump", "--function", "f+8"];
+    let around = ["around", "--args", "1", "--call", "f", "--exit", "g", "--function", "f"];
+    let exits = ["around", "--args", "1", "--call", "g", "--exit", "f", "--function", "f"];
+    let programs = ["programs", "--sig", "int f(int a)", "--fentry", "f"];
+    for what in [&["direct", "--sig", "int f(int a)", "--call", "f"][..], &jump, &around, &exits, &programs] {
+        b.refuses(&[&["gen"], what, &common].concat(), &["f is the traced function, and is what is called for it"]);
+    }
+    b.ok(&[&["gen", "direct", "--sig", "int f(int a)", "--call", "g"], &common[..]].concat());
+}
+
+#[test]
+fn text_files_end_in_a_line() {
+    let b = Bench::new();
+    let shared = ["--sig", "long f(long)", "--function", "f", "--profile", "bare", "--arch", any(), "-o", "."];
+    let direct = ["gen", "direct", "--sig", "void kfree_skb(struct sk_buff *skb)", "--call", "f", "--arch", any()];
+    b.ok(&[&direct[..], &["--emit", "asm,h,json,contract,kmod", "-o", "."]].concat());
+    let record = ["gen", "record", "--events", "both", "--clock", "none", "--emit", "template"];
+    b.ok(&[&record[..], &shared].concat());
+    let files = b.files();
+    assert!(files.len() >= 8, "{files:?}");
+    for name in files {
+        let text = fs::read_to_string(b.path(&name)).unwrap();
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
+    }
+}
+
+/// gcc takes its own ABI for that of a text, unless it is told; the comment says how.
+#[test]
+fn the_comment_says_how_gcc_assembles_it() {
+    let b = Bench::new();
+    for (arch, prefix) in arches() {
+        b.ok(&["gen", "--all", "--arch", arch, "-o", "t.S"]);
+        let text = fs::read_to_string(b.path("t.S")).unwrap();
+        let told = text.lines().find_map(|line| line.split_once(", or ")).map(|(_, command)| command.to_owned());
+        let command = told.unwrap_or_else(|| format!("{prefix}gcc -c t.S"));
+        let words: Vec<&str> = command.split(' ').collect();
+        b.tool(words[0], &words[1..]);
+        assert!(b.path("t.o").exists(), "{command}");
+        fs::remove_file(b.path("t.o")).unwrap();
+    }
+}

@@ -55,7 +55,7 @@ fn what_gcc_compiles_is_proven_or_not() {
             // Debian's gcc has -fPIE on by itself.
             for pic in ["-fno-pic", "-fPIE", "-fPIC"] {
                 b.tool(&gcc, &["-O1", pic, "-ffreestanding", &arch.abi, "-c", "h.c", "-o", "h.o"]);
-                let sig = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", "h.o"];
+                let sig = ["--sig", "void traced(long a, double x)", "--call", "h", "--handler", "h.o"];
                 let run = b.run(
                     &[&["show", "direct", "--profile", "linux-6.12", "--arch", name_of, "--set", &arch.set][..], &sig]
                         .concat(),

@@ -1,5 +1,7 @@
 //! The command line as its users have it: the built binary, its exit codes, its messages and its files.
 
+#[cfg(feature = "judge")]
+mod bounds;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,4 +10,6 @@ mod handler;
 mod inputs;
 mod link;
 mod output;
+#[cfg(feature = "judge")]
+mod several;
 mod terminal;

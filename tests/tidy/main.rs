@@ -5,6 +5,7 @@ mod additions;
 mod circles;
 mod excuses;
 mod names;
+mod reads;
 mod sentences;
 mod sizes;
 mod sources;

@@ -150,6 +150,7 @@ const TESTS: &Excuses = &[
     ("tests/page.rs", "a fault at its instruction, and commands under few sets of options"),
     ("tests/probe.rs", "registers as events name them, and where the kernel's source has their table"),
     ("tests/profiles.rs", "the tutorial as it is typed, and profiles that leave an architecture out"),
+    ("tests/review.rs", "two fields of a frame, by their names"),
     ("tests/report.rs", "a command under few sets of options, and what it prints"),
     ("tests/sites.rs", "a module for whose code xz has a filter"),
     ("tests/tidy/names.rs", "the names that are looked for"),

@@ -74,6 +74,8 @@ pub struct EFlags {
     pub words: fn(u32) -> String,
     /// What makes objects agree.
     pub remedy: &'static str,
+    /// The options with which gcc assembles text for an object with these, where its own are others.
+    pub gcc: fn(u32) -> &'static str,
 }
 
 impl EFlags {
@@ -82,6 +84,7 @@ impl EFlags {
         adds_up: 0,
         words: |e_flags| format!("e_flags {e_flags:#x}"),
         remedy: "the psABI knows no such flags; compile both for this architecture",
+        gcc: |_| "",
     };
 }
 

@@ -70,13 +70,7 @@ impl Plan {
                 self.sled(target);
             }
             Kind::Around(Around { form: Form::Shadow, .. }) => {
-                if target.convention.callback.position(Value::ParentIp).is_none() {
-                    let profile = target.convention.profile;
-                    return Err(Error::new(format!(
-                        "around --form shadow: the entry handler keeps parent_ip, and callbacks of profile {profile} do \
-                         not get it; valid: a profile whose callback has `parent-ip`"
-                    )));
-                }
+                shadowable(target)?;
                 self.shadow(spec.kind, target);
             }
             Kind::Around(around) => self.around(around, target),
@@ -575,6 +569,21 @@ impl Plan {
             self.push(&[Step::Unalign]);
         }
     }
+}
+
+/// Refuse handlers with a shadow stack where nothing tells the entry handler what to keep on it.
+///
+/// # Errors
+/// The profile's callbacks do not get `parent_ip`.
+pub fn shadowable(target: &Target) -> Result<()> {
+    if target.convention.callback.position(Value::ParentIp).is_some() {
+        return Ok(());
+    }
+    Err(Error::Absent {
+        profile: target.convention.profile.to_owned(),
+        what: "argument `parent-ip` of callbacks, which an entry handler of --form shadow has to keep".to_owned(),
+        valid: "a profile whose callback has `parent-ip`".to_owned(),
+    })
 }
 
 /// Refuse a trampoline that records what it cannot.

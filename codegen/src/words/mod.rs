@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod error;
 pub mod field;
+pub mod input;
 pub mod intern;
 pub mod program;
 pub mod proto;

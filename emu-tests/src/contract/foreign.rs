@@ -1,6 +1,6 @@
 //! Trampolines that others wrote: objects and a contract from files, put before the judge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::backend::Backend;
 use codegen::contract::Contract;
@@ -96,7 +96,8 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
     let mut suites = Vec::new();
     for (object, objects) in apart(&file, objects(foreign, (backend, convention), &reader, &file)?) {
         let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
-        let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.cloned().unzip();
+        let (mine, missing) = present(mine.cloned().collect(), backend, &objects)?;
+        let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.into_iter().unzip();
         if trampolines.is_empty() {
             let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
             let path = objects.first().map_or("no object", |(path, _)| path);
@@ -111,6 +112,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             objects,
             deviations: deviations(convention, &reader, &trampolines, &contracts)?,
             contracts,
+            missing,
             slots: trampolines.iter().flat_map(|t| t.slots().iter().cloned()).collect(),
             stubs: true,
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
@@ -204,6 +206,26 @@ fn apart(file: &FileIn, objects: Objects) -> Vec<(Option<&str>, Objects)> {
         apart.push((None, together));
     }
     apart
+}
+
+/// Those trampolines that the objects define, and the names of the others: they are of objects that were not given. Where none is
+/// defined, all are wanted.
+fn present<'t>(
+    mine: Vec<(&'t TrampolineIn, Contract)>,
+    backend: &dyn Backend,
+    objects: &Objects,
+) -> Result<(Vec<(&'t TrampolineIn, Contract)>, Vec<String>)> {
+    let mut defined = BTreeSet::new();
+    for (name, bytes) in objects {
+        let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
+        defined.extend(image.symbols.into_iter().filter(|s| s.input.is_some()).map(|s| s.name));
+    }
+    let there = |(t, _): &(&TrampolineIn, Contract)| defined.contains(&t.symbol);
+    if !mine.iter().any(there) {
+        return Ok((mine, Vec::new()));
+    }
+    let (mine, others): (Vec<_>, Vec<_>) = mine.into_iter().partition(there);
+    Ok((mine, others.into_iter().map(|(t, _)| t.symbol.clone()).collect()))
 }
 
 /// What is known not to hold of these trampolines.

@@ -31,6 +31,20 @@ pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Res
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }
 
+/// Bytes of code that are decoded in one piece, and instructions that are followed: each takes some hundred bytes of memory.
+const MOST: usize = 1 << 20;
+
+/// Refuse more than that.
+fn bounded(much: usize) -> Result<()> {
+    if much <= MOST {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "more than {MOST} bytes of code in one piece; valid: less, as in a dump that ends with the trampolines, or an object of \
+         them alone"
+    )))
+}
+
 /// One decoded instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
@@ -122,6 +136,7 @@ fn reachable(
         let next = (!decoded.last).then_some(at.wrapping_add(decoded.size.into()));
         open.extend(decoded.target.into_iter().chain(next).filter(|next| follows(&decoded, *next)));
         all.insert(at, decoded);
+        bounded(all.len())?;
         new.push(at);
     }
     Ok(new)
@@ -189,6 +204,9 @@ type Code = (*const Machine, u64, Vec<u8>);
 /// Pieces of code that a thread remembers: those of some images.
 const REMEMBERED: usize = 500;
 
+/// Bytes of a piece that is remembered.
+const LONGEST: usize = 1 << 16;
+
 thread_local! {
     /// What was decoded. The same functions at the same addresses are in image after image, and are looked at several times in each.
     static DECODED: RefCell<HashMap<Code, Vec<Decoded>>> = RefCell::default();
@@ -201,6 +219,9 @@ pub(crate) fn decode(machine: &'static Machine, code: &[u8], base: u64) -> Resul
         return Ok(known);
     }
     let decoded = disassembled(machine, code, base)?;
+    if code.len() > LONGEST {
+        return Ok(decoded);
+    }
     DECODED.with_borrow_mut(|all| {
         if all.len() >= REMEMBERED {
             all.clear();
@@ -211,6 +232,7 @@ pub(crate) fn decode(machine: &'static Machine, code: &[u8], base: u64) -> Resul
 }
 
 fn disassembled(machine: &'static Machine, code: &[u8], base: u64) -> Result<Vec<Decoded>> {
+    bounded(code.len())?;
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let capstone = open(machine)?;
     let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;

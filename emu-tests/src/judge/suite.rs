@@ -27,6 +27,8 @@ pub struct Suite {
     pub objects: Vec<(String, Vec<u8>)>,
     /// Their contracts, one per trampoline.
     pub contracts: Vec<Contract>,
+    /// Trampolines of the same contract that none of the objects defines.
+    pub missing: Vec<String>,
     /// What is known not to hold.
     pub deviations: Vec<Deviation>,
     /// Labels of the call slots that the kernel patches.

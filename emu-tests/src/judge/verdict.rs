@@ -35,6 +35,8 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             }
             survive(&mut registers, suite, tally, i);
         }
+        let asked = |name: &&String| filter.trampolines.is_empty() || filter.trampolines.contains(name);
+        results.extend(suite.missing.iter().filter(asked).map(|name| not_defined(suite, name)));
     }
     let mut scenarios_by_arch = BTreeMap::new();
     for (suite, tally) in suites.iter().zip(parts) {
@@ -138,6 +140,26 @@ struct Question<'q> {
     trampoline: usize,
     clause: Clause,
     checks: u64,
+}
+
+/// What is told of a trampoline that none of the objects defines.
+fn not_defined(suite: &Suite, trampoline: &str) -> Row {
+    let Judged { verdict, reason, reason_id } = Judged::skip(Reason::NotDefined);
+    Row {
+        arch: suite.backend.facts().name.to_owned(),
+        trampoline: trampoline.to_owned(),
+        options: suite.options.clone(),
+        clause: Clause::Coverage,
+        verdict,
+        reason,
+        reason_id,
+        checks: 0,
+        failures: Vec::new(),
+        places: Vec::new(),
+        missed_elsewhere: Vec::new(),
+        missed: Vec::new(),
+        elsewhere: Vec::new(),
+    }
 }
 
 fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: &Filter) -> Row {

@@ -61,6 +61,7 @@ reasons! {
     NotAllCases "not-all-cases", "not all cases were run";
     VectorsLost "vectors-lost", "vector registers hold if handlers use general registers only";
     VectorResultsLost "vector-results-lost", "vector results hold if handlers use general registers only";
+    NotDefined "not-defined", "none of the objects defines it";
     Stated "stated", "it deviates at places that the contract names";
 }
 

@@ -97,7 +97,8 @@ impl Plan {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(work);
+                // Where no thread can be made, the others do its work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });

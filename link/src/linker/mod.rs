@@ -88,7 +88,7 @@ fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
             )));
         }
         // What is used adds up; what callers may rely on must agree.
-        let EFlags { adds_up, words, remedy } = facts.e_flags;
+        let EFlags { adds_up, words, remedy, .. } = facts.e_flags;
         let (ours, theirs) = (first.header.e_flags(LE).0, object.header.e_flags(LE).0);
         if (ours ^ theirs) & !adds_up != 0 {
             return Err(Error::new(format!(

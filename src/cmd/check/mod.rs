@@ -18,7 +18,7 @@ use tool::settings::{self, parse_u64};
 use crate::cmd::report::ReportArgs;
 use crate::cmd::shared::args::ProfileArg;
 use crate::cmd::shared::exit::DONE;
-use crate::cmd::shared::foreign::ForeignArgs;
+use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
 use crate::cmd::shared::ui::{self, Ui};
 
@@ -149,6 +149,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
+    no_files(&args.trampolines)?;
     let contract = args.foreign.contract()?;
     let suites = match args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)? {
         Some(suites) => suites,

@@ -48,7 +48,7 @@ pub fn completions(args: &CompletionsArgs, definition: Command, ui: &Ui) -> Resu
     let mut definition = with_known_values(definition)?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition, "tramptool", &mut script);
-    ui.out(script)?;
+    ui.raw(script)?;
     Ok(DONE)
 }
 
@@ -66,6 +66,6 @@ pub fn man(args: &ManArgs, mut definition: Command, ui: &Ui) -> Result<u8> {
     }
     let mut text = Vec::new();
     Man::new(page.clone()).render(&mut text).map_err(|e| Error::new(format!("man page: {e}")))?;
-    ui.out(text)?;
+    ui.raw(text)?;
     Ok(DONE)
 }

@@ -18,14 +18,14 @@ use emu_tests::Suite;
 use serde::Serialize;
 use tool::asked::DIRECT;
 use tool::report::page::of_costs;
-use tool::report::printable;
+use tool::report::{COLUMNS, paragraph, printable};
 use tool::request::{all, trampoline};
 use tool::settings::{backends, setting, settings_of, target};
 use tool::spending::{Way, distinct, kernels, ours, ways};
 
 use crate::cmd::shared::args::{DirectArgs, ProfileArg};
 use crate::cmd::shared::exit::DONE;
-use crate::cmd::shared::foreign::ForeignArgs;
+use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
 use crate::cmd::shared::ui::{Style, Ui, Written};
 
@@ -111,7 +111,10 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
         let text = match args.format {
             Written::Json => tool::report::json(&all)?,
             Written::Html => of_costs(value(&all)?)?,
-            Written::Human => format!("{HEADING:>127}\n{}", all.iter().map(other_rows).collect::<String>()),
+            Written::Human => {
+                let table = Table { width: columns(args, ui) };
+                table.heading() + &all.iter().map(|others| table.others(others)).collect::<String>()
+            }
         };
         return output::report(text, args.output.as_deref(), ui).map(|()| DONE);
     }
@@ -120,6 +123,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
             (true, true) => vec![DIRECT.to_owned()],
             _ => args.trampolines.clone(),
         };
+    no_files(&args.trampolines)?;
     let asked = args.direct.asked();
     asked.refuse_without(&names)?;
     let profile = args.profile.find()?;
@@ -141,7 +145,10 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     let text = match args.format {
         Written::Json => tool::report::json(&entries)?,
         Written::Html => of_costs(value(&entries)?)?,
-        Written::Human => entries.iter().map(|e| human(e, ui)).collect::<Vec<_>>().join("\n"),
+        Written::Human => {
+            let table = Table { width: columns(args, ui) };
+            entries.iter().map(|e| table.human(e, ui)).collect::<Vec<_>>().join("\n")
+        }
     };
     output::report(text, args.output.as_deref(), ui).map(|()| DONE)
 }
@@ -252,46 +259,84 @@ fn all_ways(spec: &Spec, target: &Target, cost: &Cost) -> Result<Vec<Way>> {
 }
 
 const HEADING: &str = "executed  loads stores  stack  saved  bytes mispredicted  imbalance";
+/// Columns of a name: where there is room, and where there is little.
+const NAME: [usize; 2] = [58, 9];
 
-fn row(name: &str, p: &Way, saved: Option<u32>, bytes: Option<u64>) -> String {
-    let cell = |c: Option<i64>| c.map_or("-".to_owned(), |n| n.to_string());
-    let (saved, bytes, stack) = (saved.map(i64::from), bytes.map(|b| b as i64), p.stack.map(i64::from));
-    let [saved, bytes, stack, mispredicted] = [saved, bytes, stack, p.mispredicted_returns.map(i64::from)].map(cell);
-    let imbalance = cell(p.return_stack_imbalance.map(i64::from));
-    let Way { executed, loads, stores, .. } = p;
-    let name = printable(name) + if p.ended { "" } else { ": did not come back" };
-    format!(
-        "  {name:<58}{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {mispredicted:>12} \
-         {imbalance:>10}\n"
-    )
+/// Columns of a line, of a terminal or of a file.
+fn columns(args: &CostArgs, ui: &Ui) -> usize {
+    if args.output.is_none() { ui.columns() } else { COLUMNS }
 }
 
-fn human(e: &Entry, ui: &Ui) -> String {
-    let title = format!("{} {}, {}", e.arch, e.trampoline, e.options);
-    let mut out = format!("{}\n{HEADING:>127}\n", ui.paint(Style::Heading, &title));
-    for (i, p) in e.ways.iter().enumerate() {
-        let once = |n: u32| Some(n).filter(|_| i == 0);
-        out += &row(&p.way, p, once(e.cost.saved), once(e.cost.bytes).map(u64::from));
-    }
-    if let Some(times) = e.cost.paths.first().map(|p| p.clock).filter(|times| *times > 0) {
-        out += &format!("  readings of the CPU's clock on the plain way: {times}\n");
-    }
-    let Bound { saved, stack, loads, stores } = e.bound;
-    out += &format!("  {:<58}{:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6}\n", "at least, by the contract", "-");
-    e.kernel.iter().for_each(|k| out += &other_rows(k));
-    if !e.stack.is_empty() {
-        out += &format!("  stack: {}\n", e.stack.join(", "));
-    }
-    e.above_bound.iter().for_each(|why| out += &format!("  {}\n", ui.paint(Style::Quiet, why)));
-    out
+/// Costs in lines of so many columns.
+struct Table {
+    width: usize,
 }
 
-fn other_rows(others: &Others) -> String {
-    let row_of = |(i, p): (usize, &Way)| {
-        let name = format!("{} {}, {}", others.contract, others.trampoline, p.way);
-        row(&name, p, None, Some(others.bytes).filter(|_| i == 0))
-    };
-    others.ways.iter().enumerate().map(row_of).collect()
+impl Table {
+    /// Columns of a name.
+    fn name(&self) -> usize {
+        let [most, least] = NAME;
+        self.width.saturating_sub(HEADING.len() + 2).clamp(least, most)
+    }
+
+    fn heading(&self) -> String {
+        format!("{HEADING:>0$}\n", HEADING.len() + 2 + self.name())
+    }
+
+    /// A name that has no room beside the figures stands above them.
+    fn figures(&self, name: &str, figures: &str) -> String {
+        let width = self.name();
+        match name.chars().count() <= width {
+            true => format!("  {name:<width$}{figures}\n"),
+            false => paragraph(name, self.width, "  ", "    ") + &format!("  {:width$}{figures}\n", ""),
+        }
+    }
+
+    fn row(&self, name: &str, p: &Way, saved: Option<u32>, bytes: Option<u64>) -> String {
+        let cell = |c: Option<i64>| c.map_or("-".to_owned(), |n| n.to_string());
+        let (saved, bytes, stack) = (saved.map(i64::from), bytes.map(|b| b as i64), p.stack.map(i64::from));
+        let [saved, bytes, stack, wrong] = [saved, bytes, stack, p.mispredicted_returns.map(i64::from)].map(cell);
+        let left = cell(p.return_stack_imbalance.map(i64::from));
+        let Way { executed, loads, stores, .. } = p;
+        let name = printable(name) + if p.ended { "" } else { ": did not come back" };
+        self.figures(
+            &name,
+            &format!("{executed:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6} {bytes:>6} {wrong:>12} {left:>10}"),
+        )
+    }
+
+    fn human(&self, e: &Entry, ui: &Ui) -> String {
+        let title = paragraph(&format!("{} {}, {}", e.arch, e.trampoline, e.options), self.width, "", "  ");
+        let mut out = title.lines().map(|line| ui.paint(Style::Heading, line) + "\n").collect::<String>();
+        out += &self.heading();
+        for (i, p) in e.ways.iter().enumerate() {
+            let once = |n: u32| Some(n).filter(|_| i == 0);
+            out += &self.row(&p.way, p, once(e.cost.saved), once(e.cost.bytes).map(u64::from));
+        }
+        if let Some(times) = e.cost.paths.first().map(|p| p.clock).filter(|times| *times > 0) {
+            out += &format!("  readings of the CPU's clock on the plain way: {times}\n");
+        }
+        let Bound { saved, stack, loads, stores } = e.bound;
+        let bound = format!("{:>8} {loads:>6} {stores:>6} {stack:>6} {saved:>6}", "-");
+        out += &self.figures("at least, by the contract", &bound);
+        e.kernel.iter().for_each(|k| out += &self.others(k));
+        if !e.stack.is_empty() {
+            out += &paragraph(&format!("stack: {}", e.stack.join(", ")), self.width, "  ", "    ");
+        }
+        for why in &e.above_bound {
+            let why = paragraph(why, self.width, "  ", "    ");
+            out += &why.lines().map(|line| ui.paint(Style::Quiet, line) + "\n").collect::<String>();
+        }
+        out
+    }
+
+    fn others(&self, others: &Others) -> String {
+        let row_of = |(i, p): (usize, &Way)| {
+            let name = format!("{} {}, {}", others.contract, others.trampoline, p.way);
+            self.row(&name, p, None, Some(others.bytes).filter(|_| i == 0))
+        };
+        others.ways.iter().enumerate().map(row_of).collect()
+    }
 }
 
 /// Where the bytes of stack go.

@@ -8,6 +8,7 @@ use emu_tests::{Difference, Observed};
 use rayon::prelude::*;
 use serde_json::Value;
 use tool::accepted::{Baseline, Ids, written};
+use tool::printed::{code_span, printable, words};
 use tool::review::Verdicts;
 
 use super::comparison::{Comparison, Pair, case, instructions_of};
@@ -43,7 +44,7 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
     };
     let by_contract = contract.map(|(name, text)| {
         let foreign = foreign(name, &text, &ProfileArg::named(how.profile))?;
-        Verdicts::of(&sided(texts[0], given)?, &sided(texts[1], given)?, &foreign, SEED)
+        Verdicts::of([&sided(texts[0], given)?, &sided(texts[1], given)?], [&foreign; 2], SEED)
     });
     let by_contract = by_contract.transpose()?;
     let worse = by_contract.as_ref().is_some_and(Verdicts::is_worse);
@@ -184,28 +185,25 @@ fn text(all: &Comparison, how: &How, form: Form, ui: &Ui) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail, here and below.
     let _ = if markdown {
-        writeln!(out, "- left: `{}`\n- right: `{}`\n", all.left, all.right)
+        writeln!(out, "- left: {}\n- right: {}\n", code_span(&all.left), code_span(&all.right))
     } else {
-        let (left, right) = (format!("- {}", all.left), format!("+ {}", all.right));
+        let (left, right) = (format!("- {}", printable(&all.left)), format!("+ {}", printable(&all.right)));
         writeln!(out, "{}\n{}\n", ui.paint(Style::Left, &left), ui.paint(Style::Right, &right))
     };
     if let Some(verdicts) = &all.by_contract {
         out += &tool::review::verdicts([&all.left, &all.right], verdicts, markdown);
         out.push('\n');
     }
-    let width = all.pairs.iter().map(|pair| pair.name.len()).max().unwrap_or(0);
+    let width = all.pairs.iter().map(|pair| printable(&pair.name).chars().count()).max().unwrap_or(0);
     for pair in &all.pairs {
-        let verdict = pair.verdict();
+        let (verdict, short) = (words(&pair.verdict(), markdown), words(&pair.brief(), markdown));
+        let name = printable(&pair.name);
         let _ = match (brief, markdown) {
             _ if pair.name.is_empty() && markdown => writeln!(out, "**{verdict}**"),
             _ if pair.name.is_empty() => writeln!(out, "{verdict}"),
-            (true, false) => {
-                writeln!(out, "{:width$}  {}", pair.name, pair.brief())
-            }
-            (_, true) => writeln!(out, "{}`{}`: {verdict}", if brief { "- " } else { "### " }, pair.name),
-            (false, false) => {
-                writeln!(out, "{}: {}", ui.paint(Style::Heading, &pair.name), pair.brief())
-            }
+            (true, false) => writeln!(out, "{name:width$}  {short}"),
+            (_, true) => writeln!(out, "{}{}: {verdict}", if brief { "- " } else { "### " }, code_span(&pair.name)),
+            (false, false) => writeln!(out, "{}: {short}", ui.paint(Style::Heading, &name)),
         };
         if !brief {
             body(pair, markdown, how.ids, ui, &mut out);
@@ -220,11 +218,11 @@ fn text(all: &Comparison, how: &How, form: Form, ui: &Ui) -> String {
         let _ = writeln!(out, "not counted: {ignored} by --only and --ignore, {accepted} that the baseline accepts");
     }
     for entry in &all.gone {
-        let _ = writeln!(out, "{}", wrap(&entry.is_gone(), 78).join("\n  "));
+        let _ = writeln!(out, "{}", wrap(&words(&entry.is_gone(), markdown), 78).join("\n  "));
     }
     for (side, names) in [("left", &all.only_left), ("right", &all.only_right)] {
         if !names.is_empty() {
-            let lines = wrap(&format!("only on the {side}: {}", names.join(", ")), 78);
+            let lines = wrap(&format!("only on the {side}: {}", words(&names.join(", "), markdown)), 78);
             let _ = writeln!(out, "{}", lines.join("\n"));
         }
     }
@@ -239,7 +237,11 @@ fn body(pair: &Pair, markdown: bool, ids: bool, ui: &Ui, out: &mut String) {
         for d in these.into_iter().take(SHOWN) {
             difference(d, [&pair.left, &pair.right], markdown, ui, out);
             if ids {
-                let _ = writeln!(out, "{}", ui.paint(Style::Quiet, &format!("    {}", d.ids().join(" "))));
+                let _ = writeln!(
+                    out,
+                    "{}",
+                    ui.paint(Style::Quiet, &format!("    {}", words(&d.ids().join(" "), markdown)))
+                );
             }
         }
         if more > 0 {
@@ -247,7 +249,7 @@ fn body(pair: &Pair, markdown: bool, ids: bool, ui: &Ui, out: &mut String) {
         }
     }
     for assumed in &pair.assumed {
-        let lines = wrap(assumed, 78).join("\n");
+        let lines = wrap(&words(assumed, markdown), 78).join("\n");
         let _ = writeln!(out, "{}{}", if markdown { "\n" } else { "" }, ui.paint(Style::Quiet, &lines));
     }
     for role in &pair.roles {
@@ -256,7 +258,7 @@ fn body(pair: &Pair, markdown: bool, ids: bool, ui: &Ui, out: &mut String) {
             if lines.is_empty() {
                 continue;
             }
-            let lines = wrap(&lines.join("; "), 74);
+            let lines = wrap(&words(&lines.join("; "), markdown), 74);
             let text = if markdown {
                 let arch = if mark == '-' { &pair.left.arch } else { &pair.right.arch };
                 format!("- {arch}: {}", lines.join("\n  "))
@@ -279,13 +281,13 @@ fn instructions(pair: &Pair, markdown: bool, ui: &Ui, out: &mut String) {
     if markdown {
         out.push_str("```diff\n");
     }
-    for line in &changed {
+    for line in changed.iter().map(|line| printable(line)) {
         let style = if line.starts_with(['-', '<']) { Style::Left } else { Style::Right };
         let _ = writeln!(out, "{}", if markdown { line.clone() } else { ui.paint(style, &format!("  {line}")) });
     }
     for (sign, style, names) in [('-', Style::Left, &code.only_left), ('+', Style::Right, &code.only_right)] {
         for name in names {
-            let line = format!("{sign}symbol {name}");
+            let line = printable(&format!("{sign}symbol {name}"));
             let _ = writeln!(out, "{}", if markdown { line } else { ui.paint(style, &format!("  {line}")) });
         }
     }
@@ -306,9 +308,9 @@ fn heading(title: &str, markdown: bool, ui: &Ui, out: &mut String) {
 fn difference(d: &Difference, observed: [&Observed; 2], markdown: bool, ui: &Ui, out: &mut String) {
     let case = case(d);
     let bullet = if markdown { "- " } else { "  " };
-    let _ = writeln!(out, "{bullet}{}", wrap(&d.to_string(), 74).join("\n  "));
+    let _ = writeln!(out, "{bullet}{}", wrap(&words(&d.to_string(), markdown), 74).join("\n  "));
     if !case.is_empty() {
-        let lines = wrap(&case, 70).join(if markdown { "\n  " } else { "\n      " });
+        let lines = wrap(&words(&case, markdown), 70).join(if markdown { "\n  " } else { "\n      " });
         let _ = writeln!(
             out,
             "{}",
@@ -318,9 +320,9 @@ fn difference(d: &Difference, observed: [&Observed; 2], markdown: bool, ui: &Ui,
     for text in instructions_of(d, observed) {
         let style = if text.starts_with('-') { Style::Left } else { Style::Right };
         let _ = if markdown {
-            writeln!(out, "  `{text}`")
+            writeln!(out, "  {}", code_span(&text))
         } else {
-            writeln!(out, "{}", ui.paint(style, &format!("    {text}")))
+            writeln!(out, "{}", ui.paint(style, &format!("    {}", printable(&text))))
         };
     }
 }
@@ -341,7 +343,7 @@ fn reports(texts: [&str; 2], left: &Value, right: &Value, ui: &Ui) -> Result<u8>
         Ok(rows.iter().map(row).collect())
     };
     let (left, right) = (verdicts(left, texts[0])?, verdicts(right, texts[1])?);
-    let mut out = format!("- {}\n+ {}\n\n", texts[0], texts[1]);
+    let mut out = format!("- {}\n+ {}\n\n", printable(texts[0]), printable(texts[1]));
     let mut count = 0;
     let mut keys: Vec<&String> = left.keys().chain(right.keys()).collect();
     keys.sort();
@@ -351,7 +353,7 @@ fn reports(texts: [&str; 2], left: &Value, right: &Value, ui: &Ui) -> Result<u8>
         if was != is {
             count += 1;
             let style = if is == "fail" { Style::Left } else { Style::Right };
-            let line = wrap(&format!("{key}: {is}; it was {was}"), 78).join("\n    ");
+            let line = wrap(&printable(&format!("{key}: {is}; it was {was}")), 78).join("\n    ");
             let _ = writeln!(out, "{}", ui.paint(style, &line));
         }
     }

@@ -6,6 +6,8 @@ mod compare;
 pub mod comparison;
 pub mod how;
 #[cfg(feature = "judge")]
+mod outside;
+#[cfg(feature = "judge")]
 mod page;
 mod side;
 #[cfg(feature = "judge")]

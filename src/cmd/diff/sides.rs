@@ -1,9 +1,7 @@
 //! What can stand on a side of a comparison: code that is generated or in a file, or many at once.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use codegen::backend::Backend;
@@ -16,12 +14,10 @@ use tool::aligned::{Insn, Stores, code};
 use tool::kernel::{Tree, of_tree};
 use tool::settings::parse_u64;
 
+use super::outside::{assembled, checked_out, git};
 use super::side::{Subject, Wanted, is_generated, subject};
 use crate::cmd::shared::compressed::contents;
 use crate::cmd::shared::input;
-
-/// Bytes of an object on stdin.
-const MOST: u64 = 1 << 28;
 
 /// Trampolines of kernels that no profile generates by these names: those of the samples.
 const OTHERS: [&str; 3] = ["my_tramp", "my_tramp1", "my_tramp2"];
@@ -152,9 +148,8 @@ fn stdin_bytes() -> Result<Vec<u8>> {
     if let Some(bytes) = READ.get() {
         return Ok(bytes.clone());
     }
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
-    read.map_err(|e| Error::new(format!("stdin: {e}; valid: an object")))?;
+    let read = codegen::words::input::all(std::io::stdin().lock());
+    let bytes = read.map_err(|e| Error::new(format!("stdin: {e}; valid: an object")))?;
     Ok(READ.get_or_init(|| bytes).clone())
 }
 
@@ -227,23 +222,6 @@ fn backend(what: &str, arch: Option<&str>) -> Result<&'static dyn Backend> {
         ))
     })?;
     tool::backend(arch)
-}
-
-/// What GNU as makes of a source.
-fn assembled(name: &str, source: &[u8], backend: &dyn Backend) -> Result<Vec<u8>> {
-    let assembler = backend.facts().assembler;
-    let fail = |what: String| Error::new(format!("{name}: {assembler}: {what}; valid: what GNU as takes without cpp"));
-    let dir = tempfile::tempdir().map_err(|e| fail(e.to_string()))?;
-    let (input, output) = (dir.path().join("side.s"), dir.path().join("side.o"));
-    std::fs::write(&input, source).map_err(|e| fail(e.to_string()))?;
-    let out = Command::new(assembler).arg(&input).arg("-o").arg(&output).output().map_err(|e| fail(e.to_string()))?;
-    if !out.status.success() {
-        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
-        let place = input.display().to_string();
-        let first = stderr.lines().find(|line| line.contains("Error")).unwrap_or("it fails");
-        return Err(fail(first.replace(&place, "line").to_owned()));
-    }
-    std::fs::read(&output).map_err(|e| fail(e.to_string()))
 }
 
 /// FILE@BASE:ENTRY, if there is such a file.
@@ -366,27 +344,9 @@ fn revisioned(revision: &str, (path, symbol): (&str, Option<&str>), kind: &str, 
     if kind != "tree" {
         return of_bytes(&name, git(&["cat-file", "blob", &name])?, symbol, given);
     }
-    let dir = tempfile::tempdir().map_err(|e| Error::new(format!("{name}: {e}")))?;
-    let archive = git(&["archive", "--format=tar", &name])?;
-    let tar = Command::new("tar").args(["-x", "-C"]).arg(dir.path()).stdin(Stdio::piped()).spawn();
-    let mut tar = tar.map_err(|e| Error::new(format!("tar: {e}")))?;
-    if let Some(mut stdin) = tar.stdin.take() {
-        use std::io::Write;
-        stdin.write_all(&archive).map_err(|e| Error::new(format!("tar: {e}")))?;
-    }
-    match tar.wait() {
-        Ok(status) if status.success() => {
-            let there = dir.path().display().to_string();
-            directory(dir.path(), given).map_err(|e| Error::new(e.to_string().replace(&there, &name)))
-        }
-        _ => Err(Error::new(format!("{name}: tar fails"))),
-    }
-}
-
-fn git(args: &[&str]) -> Result<Vec<u8>> {
-    let out =
-        Command::new("git").args(args).stderr(Stdio::null()).output().map_err(|e| Error::new(format!("git: {e}")))?;
-    if out.status.success() { Ok(out.stdout) } else { Err(Error::new(format!("git {} fails", args.join(" ")))) }
+    let dir = checked_out(&name)?;
+    let there = dir.path().display().to_string();
+    directory(dir.path(), given).map_err(|e| Error::new(e.to_string().replace(&there, &name)))
 }
 
 #[cfg(test)]

@@ -19,12 +19,14 @@ use codegen::out::text::TextListing;
 use codegen::profile::lsda;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use codegen::words::proto::{Prototype, Type};
 use codegen::words::reloc::RelocTarget;
 use codegen::words::shell::shell;
 use serde::Serialize;
 use templates::Kmod;
 use tool::kernel::Configured;
+use tool::printed::printable;
 use tool::request::{Request, all, export, trampoline};
 
 use crate::cmd::shared::args::{DirectArgs, TargetArgs};
@@ -192,7 +194,7 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
             let remedy = "valid: -o - with one, or -o DIR";
             Error::new(format!("-o - takes one file, --emit makes {}; {remedy}", files.len()))
         })?;
-        ui.out(contents.bytes()?)?;
+        ui.raw(contents.bytes()?)?;
         return Ok(DONE);
     }
     let path = |name| if file { to.clone() } else { to.join(name) };
@@ -254,7 +256,7 @@ impl Destination {
         let separated =
             file.is_none() && (stem.is_empty() || stem == "." || stem == ".." || stem.contains(['/', '\\']));
         // It stands in a comment, of which a line break or a backslash would make something else.
-        if separated || stem.contains(|c: char| c.is_control() || c == '\\') || stem.contains("*/") {
+        if separated || printable(&stem) != stem || stem.contains('\\') || stem.contains("*/") {
             let (option, remedy) = match file {
                 Some(_) => ("-o", "a path without control characters and \\"),
                 None => ("--stem", "a name without /, \\ and control characters"),
@@ -267,12 +269,12 @@ impl Destination {
 
 /// Refuse to write a module over what somebody else wrote, or has changed since.
 fn keep_others(files: &[File]) -> Result<()> {
-    let made = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("Assembled by kbuild"));
+    let made = |path: &Path| input::text(path).is_ok_and(|text| text.contains("Assembled by kbuild"));
     let assembly = files.iter().find(|f| f.path.extension().is_some_and(|e| e == "S"));
     let ours = assembly.is_some_and(|f| made(&f.path));
     for file in files {
         let follows = file.path.extension().is_some_and(|e| e == "S" || e == "o_shipped");
-        let same = std::fs::read(&file.path).is_ok_and(|bytes| file.contents.is(&bytes));
+        let same = input::bytes(&file.path).is_ok_and(|bytes| file.contents.is(&bytes));
         if file.path.exists() && !same && !(follows && ours) {
             return Err(Error::new(format!(
                 "--emit kmod: {} is there and is another; valid: a directory without it",

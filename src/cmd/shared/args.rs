@@ -47,12 +47,29 @@ impl TargetArgs {
             let convention = profile.convention(backend.facts().name)?;
             return Ok((backend, target(backend, convention, &given)?, None));
         };
-        let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let settings: Vec<_> = decided.chain(given).collect();
-        let target = target(kernel.backend, kernel.convention, &settings)?;
-        let target = Target { objtool: kernel.objtool, unwind_tables: false, ..target };
+        let target = target_of(&kernel, given)?;
         Ok((kernel.backend, target, Some(kernel)))
     }
+}
+
+/// The target that a kernel's configuration decides, with these options and numbers in place of its own.
+fn target_of(kernel: &Configured, given: Vec<(&str, &str)>) -> Result<Target> {
+    let decided = kernel.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let settings: Vec<_> = decided.chain(given).collect();
+    let target = target(kernel.backend, kernel.convention, &settings)?;
+    Ok(Target { objtool: kernel.objtool, unwind_tables: false, ..target })
+}
+
+/// What a configured kernel's build tree decides.
+///
+/// # Errors
+/// It is none, or of a kernel for which nothing can be generated.
+#[cfg(feature = "judge")]
+pub fn target_of_tree(tree: &Path, profile: &ProfileArg) -> Result<(&'static dyn Backend, Target)> {
+    let kernel = KernelArgs { kernel_build: Some(tree.to_owned()), config: None, asm_offsets: None };
+    let none = || Error::new(format!("{} is no build tree", tree.display()));
+    let kernel = kernel.read(profile)?.ok_or_else(none)?;
+    Ok((kernel.backend, target_of(&kernel, Vec::new())?))
 }
 
 /// Whose conventions hold.

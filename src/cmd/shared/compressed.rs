@@ -1,17 +1,14 @@
 //! Files that distributions compress, such as kernel modules.
 
-use std::io::Read;
 use std::path::Path;
 
 use codegen::words::error::{Error, Result};
+use codegen::words::input::append;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::input;
-
-/// Bytes that a compressed file may expand to: more than a module with all its debug information has.
-const MOST: u64 = 1 << 29;
 
 /// KiB of memory for an xz dictionary: what `xz -9` wants.
 const DICTIONARY: u32 = 1 << 17;
@@ -40,36 +37,25 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
     let mut expanded = Vec::new();
     expand(&bytes, &mut expanded)
         .map_err(|e| Error::new(format!("{name}: {format}: {e}; valid: a whole file that {format} made")))?;
-    if expanded.len() as u64 > MOST {
-        return Err(Error::new(format!(
-            "{name}: {format}: expands to more than {MOST} bytes; valid: an ELF file of less"
-        )));
-    }
     Ok(expanded)
 }
 
-/// One byte more than allowed, so that too much is seen.
-fn up_to_most(from: impl Read, into: &mut Vec<u8>) -> std::io::Result<()> {
-    let left = (MOST + 1).saturating_sub(into.len() as u64);
-    from.take(left).read_to_end(into).map(drop)
-}
-
 fn gzip(bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
-    up_to_most(MultiGzDecoder::new(bytes), into)
+    append(MultiGzDecoder::new(bytes), into)
 }
 
 fn xz(bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
-    up_to_most(XzReader::new_mem_limit(bytes, true, DICTIONARY), into)
+    append(XzReader::new_mem_limit(bytes, true, DICTIONARY), into)
 }
 
 fn zstd(mut bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {
-    while !bytes.is_empty() && into.len() as u64 <= MOST {
+    while !bytes.is_empty() {
         let mut decoder = StreamingDecoder::new(&mut bytes).map_err(std::io::Error::other)?;
-        up_to_most(&mut decoder, into)?;
+        append(&mut decoder, into)?;
         // The decoder computes a checksum, and leaves it to its caller to compare.
         let decoder = decoder.into_frame_decoder();
         let (wanted, found) = (decoder.get_checksum_from_data(), decoder.get_calculated_checksum());
-        if into.len() as u64 <= MOST && wanted.is_some() && wanted != found {
+        if wanted.is_some() && wanted != found {
             return Err(std::io::Error::other("the checksum is wrong"));
         }
     }

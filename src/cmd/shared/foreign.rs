@@ -63,6 +63,20 @@ impl Contract {
     }
 }
 
+/// Refuse the name of a file where that of a trampoline is expected.
+///
+/// # Errors
+/// There is one.
+pub fn no_files(names: &[String]) -> Result<()> {
+    let is_file = |name: &&String| name.ends_with(".o") || (name.contains(['.', '/']) && Path::new(name).is_file());
+    match names.iter().find(is_file) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(format!(
+            "'{name}' is a file's name and no trampoline's; valid: --object {name} --contract NAME|FILE"
+        ))),
+    }
+}
+
 /// A contract that comes with the tool.
 fn shipped(name: &str) -> Option<&'static str> {
     tool::contracts::CONTRACTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)

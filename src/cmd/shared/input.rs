@@ -1,9 +1,10 @@
 //! Files that a command reads: none of its outputs replaces one.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use codegen::words::input;
 
 /// What was read so far, behind all links.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -18,19 +19,19 @@ pub fn note(path: &Path) {
 /// The contents of a file.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or has more bytes than a file may have.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     note(path);
-    fs::read(path)
+    input::bytes(path)
 }
 
 /// The text of a file.
 ///
 /// # Errors
-/// It cannot be read, or is no text.
+/// As [`bytes`], or it is no text.
 pub fn text(path: &Path) -> io::Result<String> {
     note(path);
-    fs::read_to_string(path)
+    input::text(path)
 }
 
 /// Has the command read this file?

@@ -8,5 +8,7 @@ pub mod foreign;
 pub mod input;
 pub mod output;
 pub mod refused;
+#[cfg(feature = "judge")]
+pub mod threads;
 pub mod ui;
 pub mod values;

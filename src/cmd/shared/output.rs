@@ -11,8 +11,11 @@ use std::sync::{Arc, OnceLock};
 use codegen::out::assembly::Assembly;
 use codegen::out::obj;
 use codegen::profile::target::Target;
+use codegen::words;
 use codegen::words::error::{Error, Result};
 use tempfile::{Builder, NamedTempFile};
+#[cfg(feature = "judge")]
+use tool::printed::unmarked;
 
 use super::input;
 #[cfg(feature = "judge")]
@@ -86,7 +89,8 @@ pub fn read(path: &Path) -> Result<String> {
 pub fn report(text: String, path: Option<&Path>, ui: &Ui) -> Result<()> {
     match path {
         Some(path) => {
-            write(&[File { path: path.to_owned(), contents: Contents::Bytes(text.into_bytes()), executable: false }])
+            let contents = Contents::Bytes(unmarked(&text).into_owned().into_bytes());
+            write(&[File { path: path.to_owned(), contents, executable: false }])
         }
         None => ui.out(text),
     }
@@ -202,7 +206,7 @@ impl Signals {
         // Linux, of a file that is longer than the user's limit: writing it then fails as on a full disk.
         const SIGXFSZ: i32 = 25;
         // One that is ignored, as by nohup, stays so.
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = words::input::text(Path::new("/proc/self/status")).unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
         let free = Arc::new(AtomicBool::new(true));

@@ -25,7 +25,13 @@ pub fn message(error: &Error, root: &Command, words: &[String]) -> String {
             let missing = named(ContextKind::InvalidArg);
             let are = if missing.len() == 1 { "is" } else { "are" };
             let arch = missing.iter().any(|arg| arg.starts_with("--arch"));
-            let valid = if arch { format!("valid: --arch with one of {}; ", arches()) } else { String::new() };
+            let of_arch = arch.then(|| format!("--arch with one of {}", arches()));
+            // Who wants none by name wants all.
+            let names = missing.iter().any(|arg| arg.starts_with("<TRAMPOLINE>"));
+            let all = command.get_arguments().any(|arg| arg.get_long() == Some("all"));
+            let of_names = (names && all).then(|| "names of `tramptool list`, or --all".to_owned());
+            let valid: Vec<String> = of_arch.into_iter().chain(of_names).collect();
+            let valid = if valid.is_empty() { String::new() } else { format!("valid: {}; ", valid.join("; ")) };
             format!("{} {are} missing; {valid}{see}", missing.join(" and "))
         }
         ErrorKind::UnknownArgument => {

@@ -10,6 +10,7 @@ use codegen::words::error::{Error, Result};
 use emu_tests::Progress;
 #[cfg(feature = "judge")]
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tool::printed::unmarked;
 
 /// What a command knows of its user.
 pub struct Ui {
@@ -65,9 +66,14 @@ impl Ui {
     }
 
     /// Are there colours on stdout?
-    #[cfg(feature = "judge")]
     pub fn colour(&self) -> bool {
         self.colour
+    }
+
+    /// How many columns a line has: 80 where stdout is no terminal.
+    #[cfg(not(feature = "judge"))]
+    pub fn columns(&self) -> usize {
+        80
     }
 
     /// How many columns a line has: 80 where stdout is no terminal.
@@ -91,11 +97,19 @@ impl Ui {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// Write to stdout.
+    /// Write a text to stdout.
+    ///
+    /// # Errors
+    /// As [`Ui::raw`].
+    pub fn out(&self, text: impl AsRef<str>) -> Result<()> {
+        self.raw(unmarked(text.as_ref()).as_bytes())
+    }
+
+    /// Write to stdout what is no text, or has no words of others.
     ///
     /// # Errors
     /// It cannot be written to. A reader that has seen enough is no error.
-    pub fn out(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
+    pub fn raw(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes.as_ref()).and_then(|()| out.flush()) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
@@ -115,12 +129,14 @@ pub fn with_progress<T>(work: impl FnOnce(Progress) -> T) -> T {
     }
     if io::stderr().is_terminal() {
         let shown = bar.clone();
-        std::thread::spawn(move || {
+        let later = move || {
             std::thread::sleep(Duration::from_secs(1));
             if !shown.is_finished() {
                 shown.set_draw_target(ProgressDrawTarget::stderr_with_hz(4));
             }
-        });
+        };
+        // Where no thread can be made, there is no bar.
+        let _ = std::thread::Builder::new().spawn(later);
     }
     let result = work(&|done, all| {
         bar.set_length(all);
@@ -131,11 +147,11 @@ pub fn with_progress<T>(work: impl FnOnce(Progress) -> T) -> T {
 }
 
 /// Lines of so many characters at most, unless a word is longer.
-#[cfg(feature = "judge")]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        match lines.last_mut().filter(|line| line.is_empty() || line.len() + 1 + word.len() <= width) {
+        let fits = |line: &&mut String| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width;
+        match lines.last_mut().filter(fits) {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) => {
                 line.push(' ');

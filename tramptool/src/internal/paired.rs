@@ -2,10 +2,10 @@
 
 use codegen::ask::place::{Place, Placement, Returned};
 use codegen::ask::spec::{Around, Form, Kind};
+use codegen::plan::shadowable;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
-use codegen::words::step::Value;
 
 use super::asked::{Asked, PROGRAMS};
 use super::proof::Proof;
@@ -97,12 +97,8 @@ impl<'t> Traced<'t> {
 
 /// Can trampolines of this form be had here?
 fn available(form: Form, target: &Target) -> Result<()> {
-    if form == Form::Shadow && target.convention.callback.position(Value::ParentIp).is_none() {
-        return Err(Error::Absent {
-            profile: target.convention.profile.to_owned(),
-            what: "argument `parent-ip` of callbacks, which an entry handler of --form shadow has to keep".to_owned(),
-            valid: "a profile whose callback has `parent-ip`".to_owned(),
-        });
+    if form == Form::Shadow {
+        shadowable(target)?;
     }
     target.frame(of_form(form)).map(drop)
 }

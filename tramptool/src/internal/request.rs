@@ -172,7 +172,22 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
+    refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
     Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new(), proof })
+}
+
+/// Refuse to call the traced function for itself: each call would lead to the next.
+fn refuse_itself<'a>(what: &str, mut called: impl Iterator<Item = &'a str>, args: &Asked) -> Result<()> {
+    let of_sig = args.sig.as_deref().map(Prototype::parse).transpose().map_err(|e| e.at("--sig"))?;
+    let of_symbol = args.function.as_deref().map(|text| text.split_once('+').map_or(text, |(symbol, _)| symbol));
+    let traced: Vec<&str> = of_sig.iter().map(|proto| proto.name.as_str()).chain(of_symbol).collect();
+    match called.find(|called| !called.is_empty() && traced.contains(called)) {
+        None => Ok(()),
+        Some(itself) => Err(Error::new(format!(
+            "{what}: {itself} is the traced function, and is what is called for it: each call would lead to the next; \
+             valid: another function"
+        ))),
+    }
 }
 
 /// Refuse what a site would jump to where none does. The message names the profiles that have such sites.

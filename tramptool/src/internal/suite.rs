@@ -203,11 +203,24 @@ const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
 }
 
 /// Every trampoline of `target`: the named ones, direct-call trampolines for each number of arguments, with and without
-/// ip, and for some prototypes, and paired ones of each form.
+/// ip, and for some prototypes, and paired ones of each form. What the profile cannot have is not among them.
 ///
 /// # Errors
 /// A prototype that has no place here.
 pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
+    let backend = super::backend(target.facts.name)?;
+    let all = candidates(target)?;
+    let there = |spec: Spec| match backend.assemble(&[spec], target) {
+        // What the profile names, it has.
+        Err(e) => !matches!(e.kind(), Error::Absent { .. }) || target.convention.kind(spec.name).is_some(),
+        Ok(_) => true,
+    };
+    let there: Vec<bool> = specs(&all).into_iter().map(there).collect();
+    Ok(all.into_iter().zip(there).filter_map(|(trampoline, there)| there.then_some(trampoline)).collect())
+}
+
+/// What [`trampolines`] tries.
+fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
     let most = target.facts.abi.args.len() as u8;
     let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
     let direct =
@@ -220,11 +233,6 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     // What a site jumps to is for sites that jump.
     let jumps = !target.convention.site.protocol.jump.is_empty();
     for around in lean.into_iter().chain(full).filter(|_| jumps) {
-        match target.frame(Kind::Around(around)) {
-            Ok(_) => {}
-            Err(e) if matches!(e.kind(), Error::Absent { .. }) => continue,
-            Err(e) => return Err(e),
-        }
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
         all.push((format!("around_{}{args}", around.form.name()), Kind::Around(around)));
     }
@@ -529,6 +537,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         op_offsets: op_offsets(target, &contracts)?,
         deviations: Deviation::of_sites(target.convention, contracts.iter()).collect(),
         contracts,
+        missing: Vec::new(),
         slots,
         stubs: false,
         alternatives: Vec::new(),

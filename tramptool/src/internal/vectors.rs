@@ -7,6 +7,7 @@ use codegen::ask::kind::Kind;
 use codegen::backend::Backend;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use emu_tests::disassemble;
 use link::Input;
 use object::elf::{STT_GNU_IFUNC, STT_SECTION, STV_DEFAULT};
@@ -26,7 +27,7 @@ pub(crate) fn all_general(path: &Path, callees: &[&str], form: Option<Kind>, tar
     let backend = super::backend(target.facts.name)?;
     let name = path.display().to_string();
     let bytes =
-        std::fs::read(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
+        input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: an object file")))?;
     let input = Input { name: &name, bytes: &bytes };
     for callee in callees {
         if let fails @ Proof::Fails(_) = general_registers_only(backend, target, form, &input, callee)? {
