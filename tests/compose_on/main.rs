@@ -51,7 +51,7 @@ fn touches_no_vector_register(on: &On) {
     let gcc = format!("{}gcc", common::tools_of(on.cross.arch));
     b.tool(&gcc, &[&["-O1", "-fno-pic", "-ffreestanding", "-c", "v.c"], arch_abi].concat());
     let abi: &[&str] = if arch_abi.is_empty() { &[] } else { &["--profile", "linux-6.12", "--set", "abi=lp64d"] };
-    let sig = ["--sig", "void h(long a, double x)", "--call", "h", "--handler", "v.o"];
+    let sig = ["--sig", "void f(long a, double x)", "--call", "h", "--handler", "v.o"];
     let out = b.run(&[&["show", "direct", "--arch", on.cross.arch][..], abi, &sig].concat());
     assert!(String::from_utf8(out.stderr).unwrap().contains("v.o: "), "a vector register goes unnoticed");
 }
