@@ -82,7 +82,13 @@ impl Checker<'_> {
                 let wanted = stored.or_else(|| self.value(term, at.moment, slot, state));
                 // What a callback made of pc is for those who go on in the function: a direct trampoline may find either.
                 let direct = demand.spot == Spot::Pc && found.is(self.pc);
-                direct || wanted.is_none_or(|wanted| found.is(wanted))
+                direct
+                    || match wanted {
+                        Some(wanted) => found.is(wanted),
+                        // The listing does not name the symbol: whether anything was stored can be asked.
+                        None if matches!(term.root, TermRoot::Symbol(_)) => found != Value::lost(Why::Unwritten),
+                        None => true,
+                    }
             }
             Holds::Written => found != Value::lost(Why::Unwritten),
             Holds::Multiple(align) => self.is_multiple(*align, found, at),
