@@ -208,19 +208,22 @@ fn apart(file: &FileIn, objects: Objects) -> Vec<(Option<&str>, Objects)> {
     apart
 }
 
+/// A trampoline of a file, and its contract.
+type Entry<'t> = (&'t TrampolineIn, Contract);
+
 /// Those trampolines that the objects define, and the names of the others: they are of objects that were not given. Where none is
 /// defined, all are wanted.
 fn present<'t>(
-    mine: Vec<(&'t TrampolineIn, Contract)>,
+    mine: Vec<Entry<'t>>,
     backend: &dyn Backend,
     objects: &Objects,
-) -> Result<(Vec<(&'t TrampolineIn, Contract)>, Vec<String>)> {
+) -> Result<(Vec<Entry<'t>>, Vec<String>)> {
     let mut defined = BTreeSet::new();
     for (name, bytes) in objects {
         let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
         defined.extend(image.symbols.into_iter().filter(|s| s.input.is_some()).map(|s| s.name));
     }
-    let there = |(t, _): &(&TrampolineIn, Contract)| defined.contains(&t.symbol);
+    let there = |(t, _): &Entry| defined.contains(&t.symbol);
     if !mine.iter().any(there) {
         return Ok((mine, Vec::new()));
     }
