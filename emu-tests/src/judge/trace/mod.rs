@@ -16,6 +16,7 @@ mod state;
 mod unwinding;
 mod world;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -83,8 +84,8 @@ pub(crate) struct Trace {
     pub registers: Option<Registers>,
     pub convention: Option<&'static Convention>,
     pub contracts: Vec<Rc<Contract>>,
-    /// What each contract demands of calls.
-    pub demands: Vec<Rc<[Demand]>>,
+    /// What each contract demands of calls, once it is asked for: most engines run few of their trampolines.
+    pub demands: Vec<OnceCell<Rc<[Demand]>>>,
     /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
     pub callees: Vec<Vec<u64>>,
     /// What is known of each byte of the image.
@@ -238,9 +239,7 @@ impl Trace {
         }
         let checks = Checks::of(contracts.len());
         let lets_go = contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
-        let at_calls = |demand: &Demand| matches!(demand.moment, Moment::Call(_));
-        let of = |contract: &Contract| contract.demands().into_iter().filter(at_calls).collect();
-        let demands = contracts.iter().map(of).collect();
+        let demands = vec![OnceCell::new(); contracts.len()];
         let contracts = contracts.iter().cloned().map(Rc::new).collect();
         Ok(Trace { contracts, demands, checks, lets_go, ..Trace::default() })
     }
@@ -292,7 +291,13 @@ impl Trace {
 
     /// What its contract demands of calls.
     fn demanded(&self) -> Rc<[Demand]> {
-        self.demands.get(self.trampoline()).cloned().unwrap_or_default()
+        let index = self.trampoline();
+        let (Some(known), Some(contract)) = (self.demands.get(index), self.contracts.get(index)) else {
+            return Rc::default();
+        };
+        let at_calls = |demand: &Demand| matches!(demand.moment, Moment::Call(_));
+        let all = known.get_or_init(|| contract.demands().into_iter().filter(at_calls).collect());
+        Rc::clone(all)
     }
 
     /// What a trampoline does.
