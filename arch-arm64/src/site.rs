@@ -13,6 +13,8 @@ const NOP: u32 = 0xd503_201f;
 const BL: u32 = 0x9400_0000;
 /// `b .`.
 const B: u32 = 0x1400_0000;
+/// `ldr x16, .+8` and `br x16`: to the address behind them.
+const FAR: [u32; 2] = [0x5800_0050, 0xd61f_0200];
 
 /// What gcc and clang leave at sites, and what is written there; the kernel records the second instruction. XRay's sleds
 /// have a branch over the rest.
@@ -64,6 +66,9 @@ impl Patch for Arm64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        if how == Branch::Far {
+            return Ok(FAR.iter().flat_map(|i| i.to_le_bytes()).chain(target.to_le_bytes()).collect());
+        }
         let opcode = if matches!(how, Branch::SiteJump | Branch::Past) { B } else { BL };
         let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
         Ok((opcode | (distance >> 2) as u32 & 0x03ff_ffff).to_le_bytes().to_vec())

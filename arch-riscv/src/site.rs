@@ -23,6 +23,9 @@ const ZERO: u32 = 0;
 /// The register that links to a function.
 const RA: u32 = 1;
 
+/// `auipc t1, 0`, `ld t1, 16(t1)`, `jr t1` and a NOP: to the address behind them.
+const FAR: [u32; 4] = [0x0000_0317, 0x0103_3303, 0x0003_0067, 0x0000_0013];
+
 /// What gcc and clang leave at sites, and what is written there: 8 bytes, in compressed instructions or not.
 const FORMS: &[SiteForm] = &[
     SiteForm::entry("nops", "13 00 00 00 13 00 00 00"),
@@ -60,6 +63,9 @@ impl Patch for Riscv64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        if how == Branch::Far {
+            return Ok(FAR.iter().flat_map(|i| i.to_le_bytes()).chain(target.to_le_bytes()).collect());
+        }
         if how == Branch::Past {
             let mut jump = JAL.to_le_bytes();
             reloc::relocate(&Relocation { r_type: reloc::JAL, place: at, value: target, high: 0 }, &mut jump)?;
@@ -89,7 +95,7 @@ impl Patch for Riscv64 {
 fn registers(how: Branch) -> (u32, u32) {
     match how {
         Branch::SiteCall => (T0, T0),
-        Branch::SiteJump | Branch::Past => (T1, ZERO),
+        Branch::SiteJump | Branch::Past | Branch::Far => (T1, ZERO),
         Branch::Slot => (RA, RA),
     }
 }

@@ -11,6 +11,8 @@ use crate::{FACTS, X86_64, reloc};
 const CALL: u8 = 0xe8;
 /// `jmp rel32`.
 const JMP: u8 = 0xe9;
+/// `jmp *(%rip)`: to the address behind it.
+const JMP_FAR: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
 /// What gcc and clang leave at sites, and what is written there. XRay's sleds have a jump over the rest, or a return.
 const FORMS: &[SiteForm] = &[
@@ -39,6 +41,9 @@ impl Patch for X86_64 {
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        if how == Branch::Far {
+            return Ok(JMP_FAR.into_iter().chain(target.to_le_bytes()).collect());
+        }
         let opcode = if matches!(how, Branch::SiteJump | Branch::Past) { JMP } else { CALL };
         let next = at.wrapping_add(5);
         let distance = reach("call", target.wrapping_sub(next), 32, 1)? as i32;

@@ -1,5 +1,6 @@
 //! Generated trampolines, and what is known of them.
 
+use codegen::arch::patch::Relocation as Applied;
 use codegen::ask::frame::Stores;
 use codegen::ask::spec::Spec as Planned;
 use codegen::contract::Contract as Promise;
@@ -103,6 +104,23 @@ pub enum Filled {
     Clock,
     /// The address of the routine that makes room.
     Refill,
+    /// The address of the C function that a sled calls.
+    Callee,
+}
+
+/// What a copy of a template is for: what S is in its fields. An address that the template has no field for is not looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Filling {
+    /// The function's number, below 2^23.
+    pub id: u32,
+    /// The function's address.
+    pub function: u64,
+    /// The address of the variable that has the time.
+    pub clock: u64,
+    /// The address of the routine that makes room.
+    pub refill: u64,
+    /// The address of the C function that a sled calls.
+    pub callee: u64,
 }
 
 /// A relocation of [`Trampolines::bytes`].
@@ -173,6 +191,53 @@ pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
     Ok(Trampolines { target: target.clone(), assembly, requests, prototypes })
 }
 
+impl Template {
+    /// Make the copy that lies at `address` and is for what `filling` says. `copy` takes it, and is as long as the template's bytes.
+    ///
+    /// # Errors
+    /// A field cannot hold what belongs there: an address out of reach, a number of 2^23 or more. `copy` has another length.
+    pub fn copy_to(&self, target: &Target, address: u64, filling: &Filling, copy: &mut [u8]) -> Result<()> {
+        if copy.len() != self.bytes.len() {
+            let (has, room) = (self.bytes.len(), copy.len());
+            return Err(Error::new(format!("{}: {has} bytes for room of {room}; valid: as much room", self.name)));
+        }
+        if filling.id >= Filling::IDS {
+            let (id, last) = (filling.id, Filling::IDS - 1);
+            return Err(Error::new(format!("{}: function number {id}; valid: 0 to {last}", self.name)));
+        }
+        copy.copy_from_slice(&self.bytes);
+        for fixup in &self.fixups {
+            let place = address.wrapping_add(fixup.offset.into());
+            let value = filling.of(fixup.symbol).wrapping_add_signed(fixup.addend);
+            let high = address.wrapping_add(fixup.place.into());
+            let field = copy.get_mut(fixup.offset as usize..).unwrap_or_default();
+            let relocation = Applied { r_type: fixup.r_type, place, value, high };
+            self.place(target, &relocation, field)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, target: &Target, relocation: &Applied, field: &mut [u8]) -> Result<()> {
+        let at = || format!("{} at {:#x}", self.name, relocation.place);
+        target.backend().relocate(relocation, field).map_err(|e| e.at(at()))
+    }
+}
+
+impl Filling {
+    /// How many numbers of functions there are: on x86_64, a number and what stands below it must fit a signed field of 32 bits.
+    pub const IDS: u32 = 1 << 23;
+
+    fn of(&self, symbol: Filled) -> u64 {
+        match symbol {
+            Filled::Id => u64::from(self.id) << 8,
+            Filled::Function => self.function,
+            Filled::Clock => self.clock,
+            Filled::Refill => self.refill,
+            Filled::Callee => self.callee,
+        }
+    }
+}
+
 impl Trampolines {
     /// Their symbols.
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -236,10 +301,10 @@ impl Trampolines {
         Ok(all)
     }
 
-    /// The one of them, which records, as a template: what `gen --emit template` writes.
+    /// The one of them, which records or is a sled, as a template: what `gen --emit template` writes.
     ///
     /// # Errors
-    /// It is none that records, or not the only one, or needs more than a function, a number, a clock and a routine.
+    /// It is neither, or not the only one, or needs more than a function, a number, a clock and a routine.
     pub fn template(&self) -> Result<Template> {
         let (target, specs) = (self.target.resolved(), self.requests.iter().map(Request::spec).collect::<Vec<_>>());
         let template = Made::of(&self.assembly, &specs, target)?;
@@ -252,6 +317,7 @@ impl Trampolines {
                 Depends::Function => Filled::Function,
                 Depends::Clock => Filled::Clock,
                 Depends::Refill => Filled::Refill,
+                Depends::Callee => Filled::Callee,
             },
             place: f.place,
             addend: f.addend,

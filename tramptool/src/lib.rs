@@ -33,7 +33,9 @@ mod spec;
 mod target;
 
 pub use codegen::words::error::{Error, Result};
-pub use generated::{Contract, Cost, Filled, FixUp, Path, Referent, Relocation, Slot, Template, Trampolines, generate};
+pub use generated::{
+    Contract, Cost, Filled, Filling, FixUp, Path, Referent, Relocation, Slot, Template, Trampolines, generate,
+};
 #[cfg(feature = "judge")]
 pub use judge::{Failure, Verdict};
 pub use spec::{Clock, Events, Form, Spec};

@@ -153,6 +153,8 @@ pub enum Branch {
     Slot,
     /// Inside a trampoline, past some of its instructions.
     Past,
+    /// To anywhere, from a place of its own at a multiple of 8. The scratch register of the psABI's linkage code is lost.
+    Far,
 }
 
 /// An architecture as a linker sees it, and whoever patches running code.

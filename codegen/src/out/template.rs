@@ -1,5 +1,5 @@
-//! Templates: the bytes of a trampoline that records, and the fields that a program fills in to make one for each function at
-//! run time. They are those that the trampoline's relocations have, and those with the function's number.
+//! Templates: the bytes of a trampoline that records, or of a sled, and the fields that a program fills in to make one for each
+//! function at run time. They are those that the trampoline's relocations have, and those with the function's number.
 
 use crate::ask::spec::Spec;
 use crate::out::assembly::{Assembly, NumberField};
@@ -18,6 +18,8 @@ pub enum Filled {
     Clock,
     /// The address of the routine that makes room.
     Refill,
+    /// The address of the C function that a sled calls.
+    Callee,
 }
 
 impl Filled {
@@ -28,6 +30,7 @@ impl Filled {
             Filled::Function => "function",
             Filled::Clock => "clock",
             Filled::Refill => "refill",
+            Filled::Callee => "callee",
         }
     }
 }
@@ -64,16 +67,17 @@ impl<'a> Template<'a> {
     /// The one trampoline of this assembly.
     ///
     /// # Errors
-    /// It is none that records, or not the only one, or needs more than a function, a number and a clock.
+    /// It is neither one that records nor a sled, or not the only one, or needs more than a function, a number, a clock and a routine.
     pub fn of(assembly: &'a Assembly, specs: &[Spec<'a>], target: &Target) -> Result<Template<'a>> {
+        const VALID: &str = "one of `gen record` or `gen sled`";
         let refused = |what: &str, valid: &str| Error::new(format!("--emit template: {what}; valid: {valid}"));
         let [spec] = specs else {
-            return Err(refused(&format!("{} trampolines", specs.len()), "one of `gen record`"));
+            return Err(refused(&format!("{} trampolines", specs.len()), VALID));
         };
-        let Some(recorder) = spec.kind.recorder() else {
-            return Err(refused(&format!("{} is not a recording trampoline", spec.name), "one of `gen record`"));
-        };
-        if recorder.unwind {
+        if spec.kind.recorder().is_none() && !spec.kind.is_sled() {
+            return Err(refused(&format!("{} neither records nor is a sled", spec.name), VALID));
+        }
+        if spec.kind.recorder().is_some_and(|recorder| recorder.unwind) {
             return Err(refused(
                 "unwinders find the landing pad of --unwind by a table, and a copy has none",
                 "without --unwind, or --emit obj",
@@ -117,6 +121,8 @@ fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Re
         Filled::Clock
     } else if spec.kind.recorder().is_some_and(|recorder| recorder.refill) && name == spec.callee {
         Filled::Refill
+    } else if spec.kind.is_sled() && name == spec.callee {
+        Filled::Callee
     } else {
         return Err(Error::new(format!(
             "--emit template: {} refers to {name}; valid: options with which it refers to its function, the clock and the routine alone",

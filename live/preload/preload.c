@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The part of `tramptool trace` that is in the traced process. It does what the tool orders: maps trampolines, writes sites. And
+// it gives each thread a buffer and a shadow stack at its first record.
+#define _GNU_SOURCE
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "machine.h"
+#include "protocol.h"
+
+enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, ESRCH_ = -3 };
+
+// What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
+// its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
+// that: until then, the limit promises room.
+static __thread struct {
+    uint64_t shadow, shadow_limit, cursor, limit, count;
+    uint64_t shadow_base;
+    uint32_t turn, ring[RING]; // of a flight recorder: the buffers of this thread, as their numbers and 1, and whose turn it is
+} words __attribute__((tls_model("initial-exec"))) = {.shadow_limit = -1, .cursor = BUFFER};
+
+static struct pool *pool;
+static pthread_key_t at_exit;
+static pid_t process;
+
+static struct buffer *table(void) { return (struct buffer *)((char *)pool + TABLE); }
+static char *buffer(uint32_t n) { return (char *)pool + FIRST_BUFFER + (size_t)n * 2 * BUFFER; }
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+    return CALL(futex, word, op, value, timeout, 0, 0);
+}
+
+static struct moment now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (struct moment){ticks(), (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec};
+}
+
+// A free buffer, or -1.
+static int32_t take(void) {
+    uint32_t from = pool->hint, count = pool->buffers;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t n = (from + i) % count, is = FREE;
+        struct buffer *b = table() + n;
+        if (b->state == FREE && __atomic_compare_exchange_n((uint32_t *)&b->state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+            pool->hint = n + 1;
+            return (int32_t)n;
+        }
+    }
+    return -1;
+}
+
+static void give(uint32_t n, uint32_t state) {
+    table()[n].state = state;
+    if (state == FULL) {
+        pool->full++;
+        if (pool->sleeping) futex(&pool->full, FUTEX_WAKE, 1, 0);
+    }
+}
+
+// Wait until a buffer is free. 0 if none will ever be.
+static int wait_for_room(void) {
+    const struct timespec moment = {.tv_nsec = 50000000};
+    uint32_t seen = pool->freed;
+    pool->waiting++;
+    futex(&pool->full, FUTEX_WAKE, 1, 0);
+    futex(&pool->freed, FUTEX_WAIT, seen, &moment);
+    pool->waiting--;
+    return !pool->stopped && CALL(kill, pool->tool, 0, 0, 0, 0, 0) != ESRCH_;
+}
+
+// A buffer for this thread, zeroed and in its name; -1 if there is none.
+static int32_t room(void) {
+    uint32_t *mine = pool->mode == FLIGHT ? &words.ring[words.turn++ % pool->ring] : 0;
+    int32_t n = mine && *mine ? (int32_t)*mine - 1 : take();
+    while (n < 0 && pool->mode == BLOCK && wait_for_room()) n = take();
+    if (n < 0) return n;
+    if (mine) *mine = n + 1;
+    memset(buffer(n), 0, BUFFER + 64);
+    struct buffer *b = table() + n;
+    b->pid = process;
+    b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    b->taken = now();
+    b->serial = ++pool->serial;
+    return n;
+}
+
+static int set_cursor(uint64_t seen, uint64_t to) {
+    return __atomic_compare_exchange_n(&words.cursor, &seen, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+// Leave the buffer that the cursor is in or has run out of. Whoever moves the cursor away from it hands it in, so that a signal's
+// handler does not do it twice.
+static void leave_buffer(uint64_t cursor) {
+    uint64_t behind = cursor - (uint64_t)buffer(0), n = behind / (2 * BUFFER);
+    if (set_cursor(cursor, BUFFER) && n < pool->buffers && pool->mode != FLIGHT) give(n, FULL);
+}
+
+// Give a thread that has none a shadow stack: an entry of zeros is its bottom. A signal's handler may do the same in the middle.
+static void new_shadow(void) {
+    static __thread uint64_t one[4] __attribute__((tls_model("initial-exec")));
+    long at = CALL(mmap, 0, SHADOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int none = at < 0 && at > -4096;
+    // Without memory, the outermost function alone is recorded.
+    uint64_t base = none ? (uint64_t)one : (uint64_t)at, bytes = none ? sizeof one : SHADOW, zero = 0;
+    pool->untraced += none;
+    if (__atomic_compare_exchange_n(&words.shadow, &zero, base + ENTRY, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        words.shadow_limit = base + bytes;
+        words.shadow_base = none ? 0 : base;
+    } else if (!none) {
+        CALL(munmap, base, SHADOW, 0, 0, 0, 0);
+    }
+}
+
+// Called where a thread has no room for a record: so a new thread comes here first. Signals come here too, in the middle of it.
+__attribute__((visibility("hidden"))) void tramptool_refill(void) {
+    if (words.shadow == 0) new_shadow();
+    if (!(words.cursor & BUFFER)) return;
+    leave_buffer(words.cursor);
+    if (pool->stopped) return;
+    int32_t n = room();
+    uint64_t seen = words.cursor;
+    if (n < 0) {
+        pool->lost++;
+    } else if (!(seen & BUFFER) || !set_cursor(seen, (uint64_t)buffer(n))) {
+        // A signal's handler has made room.
+        if (pool->mode != FLIGHT) give(n, FREE);
+    } else {
+        pthread_setspecific(at_exit, &words);
+    }
+}
+
+// A thread ends. Destructors of others may come later and record: they get a buffer of their own, and end here again.
+static void thread_ends(void *unused) {
+    (void)unused;
+    leave_buffer(words.cursor);
+    if (words.shadow_base && words.shadow == words.shadow_base + ENTRY) {
+        uint64_t base = words.shadow_base;
+        words.shadow_base = words.shadow = 0;
+        words.shadow_limit = -1;
+        CALL(munmap, base, SHADOW, 0, 0, 0, 0);
+    }
+}
+
+static int send_all(int to, const void *from, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        long n = CALL(sendto, to, (const char *)from + done, bytes - done, MSG_NOSIGNAL, 0, 0);
+        if (n <= 0) return 0;
+        done += n;
+    }
+    return 1;
+}
+
+// The program's path, a newline, and the text of /proc/self/maps. Its memory is not freed: it is once, and small.
+static char *maps(size_t *bytes) {
+    size_t room = 1 << 20;
+    char *text = (char *)CALL(mmap, 0, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long file = CALL(openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0, 0, 0), n = 1;
+    *bytes = 0;
+    if (file < 0 || (uintptr_t)text > -4096ul) return 0;
+    long path = CALL(readlinkat, AT_FDCWD, "/proc/self/exe", text, 4096, 0, 0);
+    if (path > 0) *bytes = path;
+    text[(*bytes)++] = '\n';
+    while (n > 0 && *bytes < room) {
+        n = CALL(read, file, text + *bytes, room - *bytes, 0, 0, 0);
+        if (n > 0) *bytes += n;
+    }
+    CALL(close, file, 0, 0, 0, 0, 0);
+    return text;
+}
+
+// Tell the tool that this process is here, and take its answer.
+static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
+    const char *name = getenv("TRAMPTOOL_TRACE_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = name ? strlen(name) : 0, bytes = 0;
+    if (!len || len + 2 > sizeof address.sun_path) return 0;
+    memcpy(address.sun_path + 1, name, len);
+    long to = CALL(socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
+    if (to < 0) return 0;
+    char *text = kind == ATTACH ? maps(&bytes) : 0;
+    struct hello hello = {
+        .magic = MAGIC,
+        .kind = kind,
+        .pid = process,
+        .parent = CALL(getppid, 0, 0, 0, 0, 0, 0),
+        .tid = CALL(gettid, 0, 0, 0, 0, 0, 0),
+        .text_bytes = bytes,
+        .refill = (uint64_t)tramptool_refill,
+        .words = (char *)&words - (char *)__builtin_thread_pointer(),
+        .now = now(),
+    };
+    int fine = CALL(connect, to, &address, offsetof(struct sockaddr_un, sun_path) + 1 + len, 0, 0, 0) == 0 &&
+               send_all(to, &hello, sizeof hello) && send_all(to, text, bytes);
+    char control[CMSG_SPACE(2 * sizeof(int))];
+    struct iovec part = {answer, sizeof *answer};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    fine = fine && CALL(recvmsg, to, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL, 0, 0, 0) == sizeof *answer && answer->magic == MAGIC;
+    struct cmsghdr *sent = fine ? CMSG_FIRSTHDR(&message) : 0;
+    if (kind == ATTACH) {
+        fine = sent && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));
+        if (fine) memcpy(fds, CMSG_DATA(sent), 2 * sizeof(int));
+    }
+    CALL(close, to, 0, 0, 0, 0, 0);
+    return fine;
+}
+
+// Map the pool where addresses of buffers have no bit FULL_BIT.
+static struct pool *map_pool(int file, size_t bytes) {
+    long at = CALL(mmap, 0, bytes + 2 * BUFFER, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at < 0 && at > -4096) return 0;
+    long from = (at + 2 * BUFFER - 1) & -2l * BUFFER;
+    long mapped = CALL(mmap, from, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    return mapped == from ? (struct pool *)from : 0;
+}
+
+static int is(const uint8_t *at, const uint8_t *bytes, uint32_t len) { return memcmp(at, bytes, len) == 0; }
+
+// Do what the tool has ordered. Only this thread is there.
+static void obey(const struct order *order, uint32_t count, int file) {
+    for (; count; count--, order++) {
+        uint8_t *at = (uint8_t *)order->address;
+        if (order->kind == MAP) {
+            long got = CALL(mmap, at, order->len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, order->offset);
+            // Sites without their trampolines stay as they are.
+            if (got != (long)at) return;
+        } else if (order->kind == PROTECT) {
+            if (CALL(mprotect, at, order->len, order->offset, 0, 0, 0) != 0) return;
+        } else if (order->kind == WRITE && is(at, order->before, order->len)) {
+            memcpy(at, order->after, order->len);
+            __builtin___clear_cache((char *)at, (char *)at + order->len);
+        }
+    }
+}
+
+// The child of fork has this thread alone. Its parent goes on with the buffer.
+static void forked(void) {
+    struct answer answer;
+    int fds[2];
+    process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    words.cursor = BUFFER;
+    memset(words.ring, 0, sizeof words.ring);
+    greet(FORKED, &answer, fds);
+}
+
+__attribute__((constructor)) static void attach(void) {
+    struct answer answer;
+    int fds[2];
+    process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    if (!greet(ATTACH, &answer, fds)) return;
+    pool = map_pool(fds[0], answer.pool_bytes);
+    const char *file = (const char *)CALL(mmap, 0, answer.file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
+    if (pool && (uintptr_t)file < -4096ul && pthread_key_create(&at_exit, thread_ends) == 0) {
+        pthread_atfork(0, 0, forked);
+        tramptool_refill();
+        obey((const struct order *)file, answer.orders, fds[1]);
+        CALL(munmap, file, answer.file_bytes, 0, 0, 0, 0);
+    }
+    CALL(close, fds[0], 0, 0, 0, 0, 0);
+    CALL(close, fds[1], 0, 0, 0, 0, 0);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What the traced process and `tramptool trace` say to each other, and the memory that they share. live/src/protocol.rs and
+// live/src/pool.rs have the same in Rust.
+#include <stdint.h>
+
+enum { MAGIC = 0x31545254, ATTACH = 0, FORKED = 1 };
+
+// The clocks of the processor and of the system, read one after the other.
+struct moment {
+    uint64_t ticks, monotonic;
+};
+
+// From the process, with its program's path, a newline and the text of /proc/self/maps behind it.
+struct hello {
+    uint32_t magic, kind, pid, parent, tid, text_bytes;
+    uint64_t refill; // address of the routine that gives a thread its buffer
+    int64_t words;   // offset of the thread's words from its thread pointer
+    struct moment now;
+};
+
+// The answer, with two file descriptors: the pool, and a file that has the orders first and the trampolines behind them.
+struct answer {
+    uint32_t magic, orders;
+    uint64_t pool_bytes, file_bytes;
+};
+
+enum { MAP = 1, PROTECT = 2, WRITE = 3 };
+
+struct order {
+    uint32_t kind, len;
+    uint64_t address;
+    uint64_t offset; // MAP: in the file; PROTECT: PROT_*
+    uint8_t before[8], after[8];
+};
+
+enum { FULL_BIT = 16, BUFFER = 1 << FULL_BIT, FIRST_BUFFER = 2 * BUFFER, TABLE = 4096 };
+enum { FREE = 0, TAKEN = 1, FULL = 2 };
+enum { BLOCK = 0, DROP = 1, FLIGHT = 2 };
+
+struct buffer {
+    _Atomic uint32_t state;
+    uint32_t pid, tid, serial;
+    struct moment taken;
+};
+
+// At the beginning of the pool. The table of buffers is at TABLE. Buffer N is at FIRST_BUFFER + N * 2 * BUFFER, and half as long.
+struct pool {
+    uint32_t magic, buffers, mode, tool, ring;
+    _Atomic uint32_t full, sleeping;  // buffers handed in, and whether the tool waits for more
+    _Atomic uint32_t freed, waiting;  // buffers given back, and how many threads wait for one
+    _Atomic uint32_t stopped;         // nobody writes records to the file any more
+    _Atomic uint32_t serial;          // of the buffer taken last
+    _Atomic uint32_t hint;            // where a free one may be
+    _Atomic uint64_t lost, untraced;  // records without room; new threads without a shadow stack
+};

@@ -1,0 +1,147 @@
+//! What a process has to do so that its functions are recorded.
+
+use std::ops::Range;
+
+use codegen::arch::patch::{Branch, Patch};
+use codegen::words::error::{Error, Result};
+
+use crate::forms::{Forms, How};
+use crate::maps::{self, Mapping};
+use crate::object::Function;
+use crate::protocol::Order;
+
+/// Memory is mapped in pieces of so many bytes, which are whole pages under every configuration of Linux.
+const PAGE: u64 = 1 << 16;
+
+/// The farthest that trampolines lie from their functions, in bytes: what an architecture's branches do not reach is tried and refused.
+const FAR: u64 = 1 << 31;
+
+/// Functions of a loaded object that are to be recorded.
+pub struct Loaded<'a> {
+    /// What is added to an address in the file.
+    pub base: u64,
+    /// Where it lies.
+    pub range: Range<u64>,
+    /// With its number, and how each is recorded.
+    pub functions: Vec<(u32, &'a Function, How)>,
+}
+
+/// Orders for a process, and the code that they map.
+#[derive(Default)]
+pub struct Orders {
+    list: Vec<Order>,
+    /// Regions of code: where each is to be, and its bytes.
+    regions: Vec<(u64, Vec<u8>)>,
+}
+
+/// The region for an object, and what is written to its sites.
+struct Region {
+    code: Vec<u8>,
+    writes: Vec<Order>,
+}
+
+impl Orders {
+    /// Record these functions. What is mapped for it is added to `maps`.
+    ///
+    /// # Errors
+    /// There is no room for trampolines within the reach of a branch.
+    pub fn add(
+        &mut self,
+        loaded: &Loaded,
+        forms: &Forms,
+        refill: u64,
+        maps: &mut Vec<Mapping>,
+        backend: &dyn Patch,
+    ) -> Result<()> {
+        if loaded.functions.is_empty() {
+            return Ok(());
+        }
+        // The size is the same wherever it lies.
+        let most = Region::bytes(loaded, forms).next_multiple_of(PAGE);
+        let reaches = |at: u64| {
+            let ends = [loaded.range.start, loaded.range.end].into_iter().flat_map(|a| [(a, at), (a, at + most)]);
+            ends.into_iter().all(|(a, b)| backend.branch(Branch::SiteJump, a & !3, b & !3).is_ok())
+        };
+        let at = maps::gap(maps, &loaded.range, most, FAR, PAGE, &reaches);
+        let at = at.ok_or_else(|| Error::new("no room for trampolines within the reach of a branch"))?;
+        let region = Region::new(loaded, forms, refill, at, backend)?;
+        maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
+        self.regions.push((at, region.code));
+        let written = region.writes.iter().filter_map(|order| match order {
+            Order::Write { address, .. } => Some(*address),
+            _ => None,
+        });
+        let written: Vec<u64> = written.collect();
+        let code: Vec<&Mapping> = maps
+            .iter()
+            .filter(|m| m.protection & maps::EXEC != 0 && written.iter().any(|at| m.range.contains(at)))
+            .collect();
+        let protect = |write: bool| {
+            code.iter().flat_map(move |m| {
+                let protection = u64::from(m.protection | if write { 2 } else { 0 });
+                // Lengths of an order have 32 bits.
+                let pieces = (m.range.start..m.range.end).step_by(1 << 30);
+                pieces.map(move |address| {
+                    let len = (m.range.end - address).min(1 << 30) as u32;
+                    Order::Protect { address, len, protection }
+                })
+            })
+        };
+        self.list.extend(protect(true).chain(region.writes).chain(protect(false)));
+        Ok(())
+    }
+
+    /// How many there are, and the file that has them first and the code behind them.
+    pub fn file(mut self) -> (u32, Vec<u8>) {
+        let count = self.list.len() + self.regions.len();
+        let mut offset = ((count * Order::BYTES) as u64).next_multiple_of(PAGE);
+        let mut all = Vec::new();
+        for (address, code) in &self.regions {
+            all.push(Order::Map { address: *address, len: code.len() as u32, offset });
+            offset = (offset + code.len() as u64).next_multiple_of(PAGE);
+        }
+        all.append(&mut self.list);
+        let mut file = Vec::new();
+        all.iter().for_each(|order| order.append_to(&mut file));
+        for (_, code) in &self.regions {
+            file.resize(file.len().next_multiple_of(PAGE as usize), 0);
+            file.extend(code);
+        }
+        (count as u32, file)
+    }
+}
+
+impl Region {
+    /// How many bytes of code there will be at most.
+    fn bytes(loaded: &Loaded, forms: &Forms) -> u64 {
+        let first = PAGE;
+        loaded.functions.iter().fold(first, |at, (_, _, how)| forms.place(*how, at).1)
+    }
+
+    fn new(loaded: &Loaded, forms: &Forms, refill: u64, at: u64, backend: &dyn Patch) -> Result<Region> {
+        let mut code = backend.branch(Branch::Far, at, refill)?;
+        let sled = forms.sled(at, at, &mut code)?;
+        let mut writes = Vec::new();
+        for (id, function, how) in &loaded.functions {
+            let site = loaded.base.wrapping_add(function.site);
+            let goes_on = site + function.bytes.len() as u64;
+            let entry = forms.copy(*how, at, (*id, goes_on), sled, &mut code)?;
+            let jump = backend.branch(Branch::SiteJump, site, entry)?;
+            let (mut before, mut after) = ([0; 8], [0; 8]);
+            let len = jump.len();
+            let (Some(old), Some(there), Some(new)) =
+                (function.bytes.get(..len), before.get_mut(..len), after.get_mut(..len))
+            else {
+                return Err(Error::new(format!(
+                    "{}: a site of {} bytes is too short",
+                    function.name,
+                    function.bytes.len()
+                )));
+            };
+            there.copy_from_slice(old);
+            new.copy_from_slice(&jump);
+            writes.push(Order::Write { address: site, before, after, len: len as u32 });
+        }
+        Ok(Region { code, writes })
+    }
+}

@@ -1,0 +1,16 @@
+//! Records what the functions of a process do. The process loads a library of ours, which says where everything is, and does what
+//! this crate orders: it maps trampolines, and writes to sites. Records come through memory that both share.
+
+pub mod agent;
+pub mod attach;
+pub mod attached;
+pub mod clock;
+pub mod drain;
+pub mod forms;
+pub mod maps;
+pub mod object;
+pub mod pool;
+pub mod program;
+pub mod protocol;
+pub mod session;
+pub mod sink;

@@ -1,0 +1,145 @@
+//! A file that a process has loaded: its functions that have a site of a compiler at their entry.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use codegen::arch::patch::Patch;
+use codegen::words::error::{Error, Result};
+use link::Input;
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::{Endianness, elf};
+
+type Header = elf::FileHeader64<Endianness>;
+
+/// The largest file that is read, in bytes.
+const LIMIT: u64 = 1 << 32;
+
+/// A function that can be traced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// As the symbol table has it; empty if that has none for it.
+    pub name: String,
+    /// Its address in the file.
+    pub address: u64,
+    /// How many bytes it has, 0 if unknown.
+    pub size: u64,
+    /// Address in the file of the branch that is written.
+    pub site: u64,
+    /// The site's bytes from there on.
+    pub bytes: Vec<u8>,
+}
+
+/// A site that nothing can be written to, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The function's name, or empty.
+    pub name: String,
+    /// The reason.
+    pub why: &'static str,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub struct Object {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The linker's number of it, in hexadecimal; empty if it has none.
+    pub build_id: String,
+    /// The lowest address that a segment of it asks for, at the start of a page.
+    pub lowest: u64,
+    /// Those that can be traced, by ascending address.
+    pub functions: Vec<Function>,
+    /// Those with a site that cannot.
+    pub refused: Vec<Refused>,
+    /// Whether exceptions may pass its functions: it has tables for them, or ends threads by unwinding.
+    pub unwinds: bool,
+}
+
+/// Whether a symbol that a file imports says that something is unwound in it.
+fn unwinding(name: &[u8]) -> bool {
+    matches!(name, b"pthread_exit" | b"pthread_cancel")
+        || name.starts_with(b"_Unwind_")
+        || name.starts_with(b"__cxa_throw")
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = |e: std::io::Error| Error::new(format!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() || meta.len() > LIMIT {
+        return Err(Error::new(format!("{}: not a file of at most {} GiB", path.display(), LIMIT >> 30)));
+    }
+    let mut bytes = Vec::new();
+    file.take(LIMIT).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+impl Object {
+    /// Read a file of the backend's machine. One without sites has no functions.
+    ///
+    /// # Errors
+    /// It cannot be read, is no little-endian ELF64 file of this machine, or is damaged.
+    pub fn read(path: &Path, backend: &dyn Patch) -> Result<Object> {
+        let bytes = read(path)?;
+        Object::parse(path, &bytes, backend)
+    }
+
+    fn parse(path: &Path, bytes: &[u8], backend: &dyn Patch) -> Result<Object> {
+        let name = path.display().to_string();
+        let damaged = |e: object::read::Error| Error::new(format!("{name}: damaged: {e}"));
+        let header = Header::parse(bytes).map_err(damaged)?;
+        let endian = header.endian().map_err(damaged)?;
+        if header.e_machine(endian).0 != backend.facts().machine {
+            return Err(Error::new(format!("{name}: for another machine; valid: one for {}", backend.facts().name)));
+        }
+        let segments = header.program_headers(endian, bytes).map_err(damaged)?;
+        let loaded = || segments.iter().filter(|s| s.p_type(endian) == elf::PT_LOAD);
+        let lowest = loaded().map(|s| s.p_vaddr(endian) & !0xfff).min().unwrap_or_default();
+        let sections = header.sections(endian, bytes).map_err(damaged)?;
+        let mut build_id = String::new();
+        let mut unwinds =
+            sections.iter().any(|s| sections.section_name(endian, s).is_ok_and(|n| n == b".gcc_except_table"));
+        for section in sections.iter() {
+            if let Some(mut notes) = section.notes(endian, bytes).map_err(damaged)? {
+                while let Ok(Some(note)) = notes.next() {
+                    if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                        build_id = note.desc().iter().map(|b| format!("{b:02x}")).collect();
+                    }
+                }
+            }
+        }
+        let imported = sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(damaged)?;
+        unwinds |= imported.iter().any(|s| imported.symbol_name(endian, s).is_ok_and(unwinding));
+        let symbols = sections.symbols(endian, bytes, elf::SHT_SYMTAB).map_err(damaged)?;
+        let sizes: HashMap<u64, u64> = symbols
+            .iter()
+            .filter(|s| s.st_type() == elf::STT_FUNC)
+            .map(|s| (s.st_value(endian), s.st_size(endian)))
+            .collect();
+        let input = Input { name: &name, bytes };
+        // A file without a list of sites is an error of those who ask for the list alone.
+        let sites = link::sites::sites(backend, &input).unwrap_or_default();
+        let mut object =
+            Object { path: path.to_owned(), build_id, lowest, functions: Vec::new(), refused: Vec::new(), unwinds };
+        for site in sites.into_iter().filter(|s| s.kind == "entry") {
+            let name = site.function.to_owned();
+            match site.refused {
+                Some(why) => object.refused.push(Refused { name, why }),
+                None => {
+                    let address = site.address - site.offset;
+                    let size = sizes.get(&address).copied().unwrap_or_default();
+                    let form =
+                        backend.site_forms().iter().find(|form| form.about == site.form && form.fits(&site.bytes));
+                    let before = form.map_or(0, |form| form.before as usize);
+                    let bytes = site.bytes.get(before..).unwrap_or_default().to_vec();
+                    object.functions.push(Function { name, address, size, site: site.address, bytes });
+                }
+            }
+        }
+        object.functions.sort_by_key(|f| f.site);
+        object.functions.dedup_by_key(|f| f.site);
+        Ok(object)
+    }
+}

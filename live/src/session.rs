@@ -1,0 +1,230 @@
+//! A program that runs while its functions are recorded.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use codegen::arch::patch::Patch;
+use codegen::words::error::{Error, Result};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use crate::agent::Agent;
+use crate::attached::{Choice, Objects, Place};
+use crate::clock;
+use crate::drain::{Drain, Seen};
+use crate::forms::{How, What};
+use crate::pool::{Mode, Pool, file_of};
+use crate::program::Program;
+use crate::protocol::{self, HELLO, Hello, Kind};
+use crate::sink::{Begun, Sink};
+
+/// How long a process may take to say what it has begun to say.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long nothing is looked at if nobody hands anything in.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// What is recorded, and how.
+pub struct Options<'a> {
+    /// Of each function.
+    pub what: What,
+    /// What happens when no buffer is free.
+    pub mode: Mode,
+    /// How many buffers there are.
+    pub buffers: usize,
+    /// Whether processes that the program starts are recorded too.
+    pub follow: bool,
+    /// Whose functions.
+    pub choice: &'a dyn Choice,
+    /// The machine of the program.
+    pub backend: &'static dyn Patch,
+    /// The program is for another machine, and this runs it: a command of qemu's user mode.
+    pub emulator: &'a [OsString],
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// How much was recorded.
+    pub seen: Seen,
+    /// Records that found no room, and threads that are not recorded for want of memory.
+    pub lost: (u64, u64),
+    /// Functions that were recorded, of how many with a site; each object once.
+    pub functions: (usize, usize),
+    /// How they were.
+    pub how: Option<How>,
+    /// Why processes were not recorded, or not in full.
+    pub complaints: Vec<Error>,
+}
+
+/// What the threads of a session share.
+struct Session<'a> {
+    options: &'a Options<'a>,
+    pool: Pool,
+    sink: Mutex<&'a mut dyn Sink>,
+    objects: Mutex<Objects>,
+    outcome: Mutex<Known>,
+    ended: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    functions: (usize, usize),
+    how: Option<How>,
+    complaints: Vec<Error>,
+}
+
+fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> Error + '_ {
+    move |e| Error::new(format!("{what}: {e}"))
+}
+
+/// Run the program to its end.
+///
+/// # Errors
+/// It cannot be started, or the system refuses memory or a socket. What cannot be written to the sink ends the recording alone.
+pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<Outcome> {
+    let agent = Agent::new()?;
+    let pool = Pool::new(options.buffers, options.mode).map_err(failed("memory for records"))?;
+    let name = format!("tramptool-trace-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).map_err(failed("socket"))?;
+    let listener = UnixListener::bind_addr(&address).map_err(failed("socket"))?;
+    let (outcome, ended) = (Mutex::new(Known::default()), AtomicBool::new(false));
+    let session = Session { options, pool, sink: Mutex::new(sink), objects: Mutex::default(), outcome, ended };
+    let session = &session;
+    thread::scope(|scope| {
+        scope.spawn(|| session.listen(&listener));
+        let drain = scope.spawn(|| session.drain());
+        let ran = program.start(agent.path(), &name, options.follow, options.emulator).and_then(|mut child| {
+            let status = child.wait().map_err(failed("the program"))?;
+            Ok((child.id(), status))
+        });
+        session.ended.store(true, Ordering::SeqCst);
+        session.pool.wake();
+        // Whoever waits for a process sees that there will be none.
+        drop(UnixStream::connect_addr(&address));
+        let mut drain = drain.join().map_err(|_| Error::new("the thread that writes records has ended by a panic"))?;
+        let (pid, status) = ran?;
+        session.finish(&mut drain, pid, status)
+    })
+}
+
+impl Session<'_> {
+    fn complain(&self, error: Error) {
+        let complaints = &mut locked(&self.outcome).complaints;
+        if complaints.iter().all(|known| known.to_string() != error.to_string()) {
+            complaints.push(error);
+        }
+    }
+
+    /// Answer processes until the program has ended.
+    fn listen(&self, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if self.ended.load(Ordering::SeqCst) {
+                return;
+            }
+            if let Err(error) = stream.map_err(failed("socket")).and_then(|stream| self.greeted(stream)) {
+                self.complain(error);
+            }
+        }
+    }
+
+    /// A process is there. It waits for the answer.
+    fn greeted(&self, mut stream: UnixStream) -> Result<()> {
+        let failed = failed("a process that began");
+        stream.set_read_timeout(Some(PATIENCE)).map_err(&failed)?;
+        let mut bytes = [0; HELLO];
+        stream.read_exact(&mut bytes).map_err(&failed)?;
+        let hello = Hello::parse(&bytes).map_err(|e| Error::new(e.to_string()))?;
+        let mut text = vec![0; hello.text as usize];
+        stream.read_exact(&mut text).map_err(&failed)?;
+        let text = String::from_utf8_lossy(&text);
+        let exe = text.lines().next().unwrap_or_default().to_owned();
+        let begun = Begun { pid: hello.pid, parent: hello.parent, exe, at: hello.now };
+        locked(&self.sink).process(&begun).map_err(&failed)?;
+        if hello.kind == Kind::Forked {
+            return send(&stream, &protocol::answer(0, 0, 0), &[]).map_err(failed);
+        }
+        let (orders, places) = self.orders(&hello, &text)?;
+        for place in &places {
+            let mut sink = locked(&self.sink);
+            if place.new {
+                sink.object(&place.numbered).map_err(&failed)?;
+            }
+            sink.loaded(hello.pid, &place.numbered, place.base).map_err(&failed)?;
+        }
+        self.note(&places);
+        let (count, file) = orders.file();
+        let bytes = file.len() as u64;
+        let file = file_of(&file).map_err(&failed)?;
+        let answer = protocol::answer(count, self.pool.bytes(), bytes);
+        send(&stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(failed)
+    }
+
+    fn orders(&self, hello: &Hello, text: &str) -> Result<(crate::attach::Orders, Vec<Place>)> {
+        let Options { what, choice, backend, .. } = self.options;
+        locked(&self.objects).attach(hello, text, *what, *choice, *backend)
+    }
+
+    fn note(&self, places: &[Place]) {
+        let mut known = locked(&self.outcome);
+        for place in places.iter().filter(|p| p.new) {
+            known.functions.0 += place.recorded;
+            known.functions.1 += place.numbered.object.functions.len() + place.numbered.object.refused.len();
+            known.how = Some(place.how);
+        }
+    }
+
+    /// Write what threads hand in until the program has ended.
+    fn drain(&self) -> Drain {
+        let mut drain = Drain::new();
+        while !self.ended.load(Ordering::SeqCst) {
+            let seen = self.pool.handed_in();
+            if let Err(error) = drain.run(&self.pool, &mut **locked(&self.sink), false) {
+                self.complain(failed("records are no longer written")(error));
+                self.pool.stop();
+                return drain;
+            }
+            if self.pool.handed_in() == seen {
+                self.pool.wait(seen, MOMENT);
+            }
+        }
+        drain
+    }
+
+    /// Write what is left.
+    fn finish(&self, drain: &mut Drain, pid: u32, status: ExitStatus) -> Result<Outcome> {
+        self.pool.stop();
+        let mut sink = locked(&self.sink);
+        let lost = self.pool.lost();
+        let written =
+            drain.run(&self.pool, &mut **sink, true).and_then(|()| sink.end(pid, status, lost.0, clock::now()));
+        if let Err(error) = written {
+            self.complain(failed("the end is not written")(error));
+        }
+        let Known { functions, how, complaints } = std::mem::take(&mut *locked(&self.outcome));
+        Ok(Outcome { status, seen: drain.seen, lost, functions, how, complaints })
+    }
+}
+
+/// Send an answer, and with it file descriptors.
+fn send(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd]) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}

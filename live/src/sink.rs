@@ -1,0 +1,54 @@
+//! Where what is recorded goes.
+
+use std::io;
+use std::process::ExitStatus;
+
+use crate::attached::Numbered;
+use crate::pool::Owner;
+use crate::protocol::Moment;
+
+/// A process that has begun, or that a fork has made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// Its number.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// Its program; empty for the child of a fork, which has its parent's.
+    pub exe: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// Takes what is recorded, in the order in which it becomes known.
+pub trait Sink: Send {
+    /// A process has begun.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn process(&mut self, begun: &Begun) -> io::Result<()>;
+
+    /// Objects have numbers from now on.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn object(&mut self, object: &Numbered) -> io::Result<()>;
+
+    /// A process has loaded an object, at this base.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn loaded(&mut self, pid: u32, object: &Numbered, base: u64) -> io::Result<()>;
+
+    /// What a thread has recorded, in the order of the owners' serials, and when the first of it was, or before.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn records(&mut self, owner: Owner, taken: Moment, words: &[u64]) -> io::Result<()>;
+
+    /// The program has ended.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Moment) -> io::Result<()>;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// A program that counts its own calls. It writes them to the file that it is given: each function's name, how often it was entered,
+// and how often it returned.
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOT_TRACED __attribute__((patchable_function_entry(0, 0)))
+#define TRACED __attribute__((noinline, noclone))
+#define FUNCTIONS(X) X(leaf) X(recurse) X(ninth) X(variadic) X(jumps) X(worker) X(handler) X(tail) X(in_child)
+
+#define NUMBER(f) N_##f,
+#define NAME(f) #f,
+enum { FUNCTIONS(NUMBER) COUNT };
+static const char *const names[] = {FUNCTIONS(NAME)};
+// Shared with children.
+static struct { _Atomic long entered, returned; } *counts;
+
+#define ENTER(f) counts[N_##f].entered++
+#define LEAVE(f) counts[N_##f].returned++
+
+TRACED long leaf(long a) {
+    ENTER(leaf);
+    LEAVE(leaf);
+    return a + 1;
+}
+TRACED long recurse(long n) {
+    ENTER(recurse);
+    long result = n ? recurse(n - 1) + 1 : leaf(0);
+    LEAVE(recurse);
+    return result;
+}
+TRACED long ninth(long a, long b, long c, long d, long e, long f, long g, long h, long i, double x, long k) {
+    ENTER(ninth);
+    long result = a + b + c + d + e + f + g + h + 100 * i + (long)x + 1000 * k;
+    LEAVE(ninth);
+    return result;
+}
+TRACED double variadic(int count, ...) {
+    ENTER(variadic);
+    double sum = 0;
+    __builtin_va_list list;
+    __builtin_va_start(list, count);
+    while (count--) sum += __builtin_va_arg(list, double);
+    __builtin_va_end(list);
+    LEAVE(variadic);
+    return sum;
+}
+static jmp_buf back;
+TRACED void jumps(int how) {
+    ENTER(jumps);
+    if (how) longjmp(back, 1);
+    LEAVE(jumps);
+}
+TRACED long tail(long a) {
+    ENTER(tail);
+    LEAVE(tail);
+    return leaf(a);
+}
+TRACED void in_child(void) {
+    ENTER(in_child);
+    leaf(1);
+    LEAVE(in_child);
+}
+TRACED void handler(int signal) {
+    (void)signal;
+    ENTER(handler);
+    recurse(3);
+    LEAVE(handler);
+}
+TRACED void *worker(void *turns) {
+    ENTER(worker);
+    long sum = 0;
+    for (long i = 0; i < (long)turns; i++) sum += recurse(i % 7);
+    LEAVE(worker);
+    return (void *)sum;
+}
+
+NOT_TRACED static void check(int fine, const char *what) {
+    if (fine) return;
+    fprintf(stderr, "wrong: %s\n", what);
+    exit(9);
+}
+
+NOT_TRACED int main(int argc, char **argv) {
+    long turns = argc > 2 ? atol(argv[2]) : 1000;
+    size_t size = sizeof *counts * COUNT;
+    counts = mmap(0, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (long round = 0; round < 3; round++) {
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, worker, (void *)turns);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    }
+    check(ninth(1, 2, 3, 4, 5, 6, 7, 8, 9, 2.5, 4) == 36 + 900 + 2 + 4000, "ninth");
+    check(variadic(9, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.5) == 45.5, "variadic");
+    check(tail(4) == 5, "tail");
+    jumps(0);
+    for (volatile int i = 0; i < 100; i++)
+        if (!setjmp(back)) jumps(1);
+    stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
+    sigaltstack(&stack, 0);
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+    sigaction(SIGUSR1, &action, 0);
+    for (int i = 0; i < 50; i++) raise(SIGUSR1);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            in_child();
+            _exit(0);
+        }
+        waitpid(child, 0, 0);
+    }
+    FILE *out = fopen(argv[1], "w");
+    for (int i = 0; i < COUNT; i++) fprintf(out, "%s %ld %ld\n", names[i], counts[i].entered, counts[i].returned);
+    fclose(out);
+    if (argc > 3 && !strcmp(argv[3], "killed")) kill(getpid(), SIGKILL);
+    return argc > 3 ? atoi(argv[3]) : 0;
+}
