@@ -27,7 +27,8 @@ enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, ESRCH_ = -3 };
 static __thread struct {
     uint64_t shadow, shadow_limit, cursor, limit, count;
     uint64_t shadow_base;
-    uint32_t turn, ring[RING]; // of a flight recorder: the buffers of this thread, as their numbers and 1, and whose turn it is
+    uint32_t turn;       // how many buffers it has had
+    uint32_t ring[RING]; // of a flight recorder: those that it has, as their numbers and 1
 } words __attribute__((tls_model("initial-exec"))) = {.shadow_limit = -1, .cursor = BUFFER};
 
 static struct pool *pool;
@@ -47,16 +48,12 @@ static struct moment now(void) {
     return (struct moment){ticks(), (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec};
 }
 
-// A free buffer, or -1.
+// A free buffer, or -1. The first one, so that as few as the program needs take memory and are in the cache.
 static int32_t take(void) {
-    uint32_t from = pool->hint, count = pool->buffers;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t n = (from + i) % count, is = FREE;
-        struct buffer *b = table() + n;
-        if (b->state == FREE && __atomic_compare_exchange_n((uint32_t *)&b->state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-            pool->hint = n + 1;
-            return (int32_t)n;
-        }
+    for (uint32_t n = 0; n < pool->buffers; n++) {
+        uint32_t is = FREE;
+        uint32_t *state = (uint32_t *)&table()[n].state;
+        if (*state == FREE && __atomic_compare_exchange_n(state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return (int32_t)n;
     }
     return -1;
 }
@@ -82,7 +79,7 @@ static int wait_for_room(void) {
 
 // A buffer for this thread, zeroed and in its name; -1 if there is none.
 static int32_t room(void) {
-    uint32_t *mine = pool->mode == FLIGHT ? &words.ring[words.turn++ % pool->ring] : 0;
+    uint32_t serial = words.turn++, *mine = pool->mode == FLIGHT ? &words.ring[serial % pool->ring] : 0;
     int32_t n = mine && *mine ? (int32_t)*mine - 1 : take();
     while (n < 0 && pool->mode == BLOCK && wait_for_room()) n = take();
     if (n < 0) return n;
@@ -92,7 +89,7 @@ static int32_t room(void) {
     b->pid = process;
     b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
     b->taken = now();
-    b->serial = ++pool->serial;
+    b->serial = serial;
     return n;
 }
 
@@ -251,6 +248,7 @@ static void forked(void) {
     process = CALL(getpid, 0, 0, 0, 0, 0, 0);
     words.cursor = BUFFER;
     memset(words.ring, 0, sizeof words.ring);
+    words.turn = 0;
     greet(FORKED, &answer, fds);
 }
 

@@ -39,7 +39,7 @@ enum { BLOCK = 0, DROP = 1, FLIGHT = 2 };
 
 struct buffer {
     _Atomic uint32_t state;
-    uint32_t pid, tid, serial;
+    uint32_t pid, tid, serial; // of the thread's buffers, from 0 on
     struct moment taken;
 };
 
@@ -49,7 +49,6 @@ struct pool {
     _Atomic uint32_t full, sleeping;  // buffers handed in, and whether the tool waits for more
     _Atomic uint32_t freed, waiting;  // buffers given back, and how many threads wait for one
     _Atomic uint32_t stopped;         // nobody writes records to the file any more
-    _Atomic uint32_t serial;          // of the buffer taken last
-    _Atomic uint32_t hint;            // where a free one may be
+    uint32_t unused[2];
     _Atomic uint64_t lost, untraced;  // records without room; new threads without a shadow stack
 };

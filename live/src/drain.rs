@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 
-use crate::pool::{Pool, State};
+use crate::pool::{BUFFER, Pool, State};
 use crate::sink::Sink;
 
 /// Empties buffers.
@@ -47,7 +47,7 @@ impl Drain {
             State::Free => false,
         };
         let mut buffers: Vec<usize> = (0..pool.buffers()).filter(taken).collect();
-        buffers.sort_by_key(|n| pool.owner(*n).serial);
+        buffers.sort_by_key(|n| pool.taken(*n).monotonic);
         // What waits for a late record must not keep the program waiting.
         let patient = !all && self.late.len() < pool.buffers() / 4;
         for buffer in buffers {
@@ -70,13 +70,16 @@ impl Drain {
 
     /// How many words there are up to the last record, and whether no record before it is missing.
     fn count(&mut self) -> (usize, bool) {
+        if let Some(seen) = plain(&self.words) {
+            self.seen.records += seen.records;
+            self.seen.entries += seen.entries;
+            return (2 * seen.records as usize, true);
+        }
         let (mut at, mut end, mut complete) = (0, 0, true);
         while let Some(&what) = self.words.get(at + WHAT) {
             if what == 0 {
                 // The rest may be empty.
-                let Some(next) = self.words.get(at..).and_then(|rest| rest.iter().position(|word| *word != 0)) else {
-                    break;
-                };
+                let Some(next) = self.words.get(at..).and_then(|rest| rest.iter().position(|word| *word != 0)) else { break };
                 complete = false;
                 at += (next & !1).max(WORDS);
                 continue;
@@ -88,4 +91,18 @@ impl Drain {
         }
         (end, complete)
     }
+}
+
+/// The records of a buffer that is full of records without words, which most are. They fill it exactly.
+fn plain(words: &[u64]) -> Option<Seen> {
+    let (full, behind) = words.split_at_checked(BUFFER / 8)?;
+    let (mut none, mut more, mut entries) = (0, 0, 0);
+    for record in full.chunks_exact(WORDS) {
+        let what = record[WHAT];
+        none |= u64::from(what == 0);
+        more |= what & 0xf0;
+        entries += u64::from(what & 15 == 1);
+    }
+    let fits = none == 0 && more == 0 && behind.iter().all(|word| *word == 0);
+    fits.then_some(Seen { entries, records: (full.len() / WORDS) as u64 })
 }

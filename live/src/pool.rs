@@ -53,7 +53,7 @@ pub struct Owner {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Of all buffers in the order in which they were taken.
+    /// Of the thread's buffers, in the order in which it took them, from 0 on.
     pub serial: u32,
 }
 

@@ -40,7 +40,8 @@ pub trait Sink: Send {
     /// It cannot be written.
     fn loaded(&mut self, pid: u32, object: &Numbered, base: u64) -> io::Result<()>;
 
-    /// What a thread has recorded, in the order of the owners' serials, and when the first of it was, or before.
+    /// What a thread has recorded, in the order of its serials, and when the buffer was taken. Serial 0 once more is another
+    /// thread with the same number.
     ///
     /// # Errors
     /// It cannot be written.

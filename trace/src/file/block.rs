@@ -1,0 +1,222 @@
+//! What is in a file's blocks.
+
+use serde::{Deserialize, Serialize};
+
+/// The first bytes of a file.
+pub const MAGIC: [u8; 8] = *b"tramptrc";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of the file's header, and of the head of a block of records.
+pub const HEADER: usize = 16;
+/// Bytes that a block's payload may have.
+pub const MOST: u32 = 64 << 20;
+
+/// Kinds of blocks, by their numbers in the file.
+pub mod kind {
+    pub const SESSION: u32 = 1;
+    pub const PROCESS: u32 = 2;
+    pub const OBJECT: u32 = 3;
+    pub const LOADED: u32 = 4;
+    pub const FUNCTIONS: u32 = 5;
+    pub const TASK: u32 = 6;
+    pub const CLOCK: u32 = 7;
+    pub const RECORDS: u32 = 8;
+    pub const LOST: u32 = 9;
+    pub const END: u32 = 10;
+    pub const PACKED: u32 = 11;
+}
+
+/// The run as a whole. It is the first block, and there is one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// The version of the tool that recorded.
+    pub version: String,
+    /// The architecture's name.
+    pub arch: String,
+    /// The architecture's number in ELF files (`e_machine`).
+    pub machine: u16,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where times come from.
+    pub clock: Clock,
+    /// What is recorded.
+    pub events: Events,
+    /// When it began, in nanoseconds since 1970.
+    pub started: u64,
+}
+
+/// Where the times of records come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The CPU's counter, in each record.
+    Tsc,
+    /// The CPU's counter, in every eighth record or so, and 0 in the others.
+    Stamp8,
+    /// None: all times are 0.
+    None,
+}
+
+/// What is recorded of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Events {
+    /// Entry and end.
+    Both,
+    /// The entry.
+    Entry,
+    /// Nothing but how many there are.
+    Count,
+}
+
+/// A program that a process runs. After an exec, the same process has another one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// The process.
+    pub pid: u32,
+    /// The process that forked it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// The program's path.
+    pub exe: String,
+    /// When it began, in nanoseconds of CLOCK_MONOTONIC.
+    pub started: u64,
+}
+
+/// A program or library with traced functions.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Object {
+    /// Its number: another one for each object of the file.
+    pub id: u32,
+    /// Its path.
+    pub path: String,
+    /// Its build ID in hexadecimal digits; empty if it has none.
+    pub build_id: String,
+}
+
+/// Where a process has loaded an object. The object comes before it in the file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Loaded {
+    /// The process.
+    pub pid: u32,
+    /// The object's number.
+    pub object: u32,
+    /// The address of the object's address 0.
+    pub base: u64,
+    /// Its lines of /proc/PID/maps.
+    pub ranges: Vec<Range>,
+}
+
+/// A line of /proc/PID/maps.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Range {
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+    /// The offset in the file.
+    pub offset: u64,
+    /// What is allowed, as `r-xp`.
+    pub flags: String,
+}
+
+/// Functions of an object. Their numbers are those that records have: `first`, `first` + 1 and so on. A number is that of one
+/// function in the whole file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Functions {
+    /// The object's number. The object comes before its functions in the file.
+    pub object: u32,
+    /// The number of the first function.
+    pub first: u32,
+    /// The functions.
+    pub functions: Vec<Function>,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Function {
+    /// Its address in the object, from `base` on.
+    pub offset: u64,
+    /// Its bytes; 0 if that is unknown.
+    pub size: u64,
+    /// Its name as in the symbol table.
+    pub name: String,
+    /// The address of its patched site in the object.
+    pub site: u64,
+}
+
+/// A thread. It comes before its records. The same numbers once more are another thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// When it began, in nanoseconds of CLOCK_MONOTONIC.
+    pub started: u64,
+}
+
+/// What the clock of the records and CLOCK_MONOTONIC show at the same moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockPair {
+    /// The process.
+    pub pid: u32,
+    /// The time as records have it.
+    pub ticks: u64,
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub monotonic: u64,
+}
+
+/// Records that there was no room for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lost {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// How many; of [`Why::Depth`], how many calls.
+    pub records: u64,
+    /// What had no room.
+    pub why: Why,
+}
+
+/// Why records are lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Why {
+    /// The buffer was full.
+    Full,
+    /// Calls lay deeper in each other than the shadow stack is long.
+    Depth,
+    /// There was no memory for the thread's first buffer.
+    Memory,
+    /// The file has reached its limit.
+    Limit,
+}
+
+/// The end of a process, or of the program that it ran before an exec.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct End {
+    /// The process.
+    pub pid: u32,
+    /// How it ended.
+    pub status: Status,
+    /// When it ended, in nanoseconds of CLOCK_MONOTONIC.
+    pub ended: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+    /// It runs another program.
+    Executed,
+    /// It was still running when the recording ended.
+    Running,
+}
