@@ -35,7 +35,9 @@ impl Pattern {
         let within = name.strip_prefix('/').and_then(|name| name.strip_suffix('/'));
         let name = match within {
             Some(regex) => Name::Regex(Regex::new(regex).map_err(|_| {
-                Error::new(format!("'{text}' is no regular expression; valid: a glob such as 'sqlite3_*', or /^sqlite3_/"))
+                Error::new(format!(
+                    "'{text}' is no regular expression; valid: a glob such as 'sqlite3_*', or /^sqlite3_/"
+                ))
             })?),
             None => Name::Glob(WildMatch::new(name)),
         };

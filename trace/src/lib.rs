@@ -6,11 +6,12 @@
 
 pub mod calls;
 mod clock;
+pub mod export;
 pub mod file;
 pub mod filter;
 mod names;
-mod records;
 pub mod recording;
+mod records;
 pub mod steps;
 mod text;
 pub mod tree;

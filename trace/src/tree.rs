@@ -50,12 +50,21 @@ impl Tree {
     pub fn of<R: Read + Seek>(recording: &Recording<R>, filter: &Filter) -> Result<Tree> {
         let mut tree = Tree::default();
         for thread in &recording.threads {
-            tree.thread(Steps::new(recording, thread, filter))?;
+            tree.add(Steps::new(recording, thread, filter))?;
         }
         Ok(tree)
     }
 
-    fn thread<R: Read + Seek>(&mut self, mut steps: Steps<R>) -> Result<()> {
+    /// The node of a function, as this one calls it.
+    pub fn callee(&self, caller: Option<usize>, function: u32) -> Option<usize> {
+        self.by_caller.get(&(caller, function)).copied()
+    }
+
+    /// Add the ways of a thread.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn add<R: Read + Seek>(&mut self, mut steps: Steps<R>) -> Result<()> {
         let mut open: Vec<usize> = Vec::new();
         while let Some(Shown { step, own }) = steps.next_step()? {
             match step {

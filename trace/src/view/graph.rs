@@ -21,8 +21,16 @@ pub fn graph<R>(recording: &Recording<R>, tree: &Tree, out: &mut dyn Write) -> R
     written(writeln!(out, "{}{:>10}  FUNCTION", times("TOTAL", "SELF"), "CALLS"))?;
     for node in tree.walk() {
         let node = &tree.nodes[node];
-        let (times, name) = (times(&duration(node.total, unit), &duration(node.own, unit)), recording.name(node.function));
-        written(writeln!(out, "{times}{:>10}  {:indent$}{}", node.calls, "", printable(name), indent = 2 * node.depth))?;
+        let (times, name) =
+            (times(&duration(node.total, unit), &duration(node.own, unit)), recording.name(node.function));
+        written(writeln!(
+            out,
+            "{times}{:>10}  {:indent$}{}",
+            node.calls,
+            "",
+            printable(name),
+            indent = 2 * node.depth
+        ))?;
     }
     match tree.deeper {
         0 => Ok(()),
