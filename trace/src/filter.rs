@@ -205,7 +205,7 @@ impl<'f> Filtering<'f> {
         let total = call.total();
         if let Some(outer) = self.frames.last_mut() {
             // What lies between two shown calls passes on the time of the inner one.
-            outer.within += if seen { total } else { frame.within };
+            outer.within = outer.within.saturating_add(if seen { total } else { frame.within });
         }
         if seen {
             call.depth = self.shown;

@@ -74,9 +74,9 @@ impl Tree {
                 Step::End(call) => {
                     let Some(node) = open.pop().and_then(|node| self.nodes.get_mut(node)) else { continue };
                     node.calls += 1;
-                    node.total += call.total();
+                    node.total = node.total.saturating_add(call.total());
                     let cuts_off = call.depth + 1 == Tree::DEEPEST;
-                    node.own += if cuts_off { call.total() } else { own };
+                    node.own = node.own.saturating_add(if cuts_off { call.total() } else { own });
                 }
             }
         }

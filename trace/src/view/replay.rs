@@ -58,7 +58,7 @@ impl<R> Lines<'_, R> {
 
     fn end(&mut self, thread: usize, call: &Call) -> Result<()> {
         let name = self.name(call);
-        self.line(thread, call, Some(call.total()), &format!("}}{}{}", result(call), remark(call, &name)))
+        self.line(thread, call, Some(call.total()), &format!("}}{}{}", ended(call), remark(call, &name)))
     }
 
     fn line(&mut self, thread: usize, call: &Call, total: Option<u64>, text: &str) -> Result<()> {
@@ -78,6 +78,12 @@ impl<R> Lines<'_, R> {
 
 fn result(call: &Call) -> String {
     call.result.map_or(String::new(), |result| format!(" = {result:#x}"))
+}
+
+/// The result behind the brace of a call.
+fn ended(call: &Call) -> String {
+    let result = result(call);
+    if result.is_empty() { result } else { result + ";" }
 }
 
 /// A comment: the function's name, if that is on another line, and what is unusual about the call.

@@ -59,8 +59,8 @@ pub struct Row {
 impl Row {
     fn count(&mut self, call: &Call, own: u64, outermost: bool) {
         let one = |is: bool| u64::from(is);
-        self.total += if outermost { call.total() } else { 0 };
-        self.own += own;
+        self.total = self.total.saturating_add(if outermost { call.total() } else { 0 });
+        self.own = self.own.saturating_add(own);
         self.calls += 1;
         self.exceptions += one(call.ending == Ending::Exception);
         self.left += one(call.ending == Ending::Left);
@@ -136,7 +136,7 @@ impl Report {
     /// The output has one.
     pub fn text(&self, out: &mut dyn Write) -> Result<()> {
         let timed = self.of != Unit::Order;
-        let times = if timed { format!("{:>12}  {:>12}  ", "Total time", "Self time") } else { String::new() };
+        let times = if timed { format!("{:>14}  {:>14}  ", "Total time", "Self time") } else { String::new() };
         let callers = self.rows.iter().any(|row| row.caller.is_some());
         written(writeln!(out, "{times}{:>10}  {}", "Calls", if callers { "Caller > Function" } else { "Function" }))?;
         for row in &self.rows {
