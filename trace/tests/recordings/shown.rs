@@ -103,6 +103,10 @@ fn totals_count_recursion_once_and_callers_are_told_apart() {
     assert_eq!(rows(&report(false, Key::Total)), [zero.clone(), one.clone(), two.clone()]);
     assert_eq!(rows(&report(false, Key::Own)), [two.clone(), zero.clone(), one.clone()]);
     assert_eq!(rows(&report(false, Key::Calls)), [two, one, zero]);
+    // The time of a call that is left out is its caller's, but what it calls is not.
+    let some = Wanted { just: patterns(&["function_0", "function_2"]), ..Wanted::default() };
+    let some = Report::new(&recording, &Filter::new(&some, &recording).unwrap(), false, Key::Own).unwrap();
+    assert_eq!(rows(&some), [(name(2), 306, 306, 3), (name(0), 576, 270, 1)]);
     let callers = report(true, Key::Calls);
     let callers: Vec<_> =
         callers.rows.iter().map(|r| (r.caller.clone().unwrap(), r.function.clone(), r.calls)).collect();
@@ -160,6 +164,14 @@ fn records_are_read_as_trampolines_write_them() {
     let recording = open(&file);
     let filter = Filter::new(&Wanted::default(), &recording).unwrap();
     assert_eq!(Report::new(&recording, &filter, false, Key::Own).unwrap().unread, 16);
+}
+
+/// A time that looks like what happened, behind a slot that nobody completed.
+#[test]
+fn a_slot_without_a_record_is_skipped_as_a_whole() {
+    let words = [0, 0, 1 << 8 | 1, 2 << 8 | 1, 1 << 8 | 2, 2 << 8 | 2].map(u64::to_le_bytes).concat();
+    let text = replayed(&file(&[vec![words]]), &Wanted::default()).unwrap();
+    assert!(text.ends_with("      0.001 us [   1000] | function_2();\n") && text.lines().count() == 2, "{text}");
 }
 
 #[test]
