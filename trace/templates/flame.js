@@ -42,7 +42,7 @@ function hue(name) {
 function time(value) {
   if (unit === "ns") {
     if (value < 1e3) return `${value} ns`;
-    if (value < 1e6) return `${(value / 1e3).toFixed(3)} µs`;
+    if (value < 1e6) return `${(value / 1e3).toFixed(3)} us`;
     if (value < 1e9) return `${(value / 1e6).toFixed(3)} ms`;
     return `${(value / 1e9).toFixed(3)} s`;
   }

@@ -153,7 +153,9 @@ fn map<R>(recording: &Recording<R>, index: usize, run: &Run) -> String {
     let mut lines: Vec<(u64, String)> = Vec::new();
     for object in &recording.objects {
         let Some(loaded) = loaded(recording, index, object.id) else { continue };
-        let path = line(&object.path);
+        let id =
+            if object.build_id.is_empty() { String::new() } else { format!(" build-id:{}", line(&object.build_id)) };
+        let path = line(&object.path) + &id;
         let mut add = |start: u64, end: u64, offset: u64, flags: &str| {
             lines.push((start, format!("{start:012x}-{end:012x} {flags} {offset:08x} 00:00 0 {path}\n")));
         };

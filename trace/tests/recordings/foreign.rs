@@ -12,7 +12,8 @@ use trace::filter::{Filter, Wanted};
 use crate::exports::sums;
 use crate::made::{Op, PID, Story, bytes, file, follow, name, open};
 
-struct Directory<'d>(&'d Path);
+/// Files in a directory.
+pub struct Directory<'d>(pub &'d Path);
 
 impl Files for Directory<'_> {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn Write>> {
@@ -68,6 +69,22 @@ fn threads() -> (Vec<u8>, [Story; 2], BTreeMap<String, u64>) {
     (file, stories, calls)
 }
 
+fn uftrace(dir: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("uftrace");
+    run("uftrace", command.args(arguments).arg("-d").arg(dir).args(["--no-pager", "--color=no"]), b"")
+}
+
+/// How many calls of each function uftrace reads.
+pub fn uftrace_counts(dir: &Path) -> BTreeMap<String, u64> {
+    let report = uftrace(dir, &["report", "-f", "call"]);
+    let mut counts = BTreeMap::new();
+    for line in report.lines().skip(2) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        *counts.entry(words[1].to_owned()).or_default() += words[0].parse::<u64>().unwrap();
+    }
+    counts
+}
+
 #[test]
 fn uftrace_reads_the_same_calls() {
     let (file, stories, calls) = threads();
@@ -75,26 +92,16 @@ fn uftrace_reads_the_same_calls() {
     let filter = Filter::new(&Wanted::default(), &recording).unwrap();
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(export::uftrace(&recording, &filter, &mut Directory(dir.path())).unwrap(), 0);
-    let uftrace = |arguments: &[&str]| {
-        let mut command = Command::new("uftrace");
-        run("uftrace", command.args(arguments).arg("-d").arg(dir.path()).args(["--no-pager", "--color=no"]), b"")
-    };
-    let report = uftrace(&["report", "-f", "call"]);
-    let mut seen = BTreeMap::new();
-    for line in report.lines().skip(2) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        seen.insert(words[1].to_owned(), words[0].parse::<u64>().unwrap());
-    }
-    assert_eq!(seen, calls, "{report}");
+    assert_eq!(uftrace_counts(dir.path()), calls);
     // All threads, each call of each with its depth, which is its indent, and its time where the call has callees.
     for (i, story) in stories.iter().enumerate() {
         let tid = PID + i as u32;
-        let replay = uftrace(&["replay", "-f", "none", "--no-merge", "--tid", &tid.to_string()]);
+        let replay = uftrace(dir.path(), &["replay", "-f", "none", "--no-merge", "--tid", &tid.to_string()]);
         let begun: Vec<(usize, String)> = replay.lines().filter_map(begins).collect();
         let expected: Vec<(usize, String)> = story.calls.iter().map(|c| (c.depth, name(c.function))).collect();
         assert_eq!(begun, expected, "{replay}");
     }
-    assert!(uftrace(&["info"]).contains("program argument"));
+    assert!(uftrace(dir.path(), &["info"]).contains("program argument"));
 }
 
 /// The depth and the name of a call that a line of `uftrace replay` begins.
@@ -104,6 +111,11 @@ fn begins(line: &str) -> Option<(usize, String)> {
     Some(((line.len() - text.len()) / 2, name.to_owned())).filter(|_| !text.starts_with('}'))
 }
 
+/// The events that babeltrace2 reads, a line each.
+pub fn babeltrace(dir: &Path) -> String {
+    run("babeltrace2", Command::new("babeltrace2").arg("--clock-cycles").arg(dir), b"")
+}
+
 #[test]
 fn babeltrace_reads_the_same_events() {
     let (file, stories, calls) = threads();
@@ -111,7 +123,7 @@ fn babeltrace_reads_the_same_events() {
     let filter = Filter::new(&Wanted::default(), &recording).unwrap();
     let dir = tempfile::tempdir().unwrap();
     export::ctf(&recording, &filter, Version::One, &mut Directory(dir.path())).unwrap();
-    let text = run("babeltrace2", Command::new("babeltrace2").arg("--clock-cycles").arg(dir.path()), b"");
+    let text = babeltrace(dir.path());
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let mut last = 0;
     for line in text.lines() {

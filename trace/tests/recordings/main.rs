@@ -5,4 +5,5 @@ mod damaged;
 mod exports;
 mod foreign;
 mod made;
+mod processes;
 mod shown;
