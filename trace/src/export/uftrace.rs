@@ -130,7 +130,7 @@ fn tasks<R>(recording: &Recording<R>) -> String {
 }
 
 /// Where a process has an object: a child has what its parent had, if nothing else is known.
-fn loaded<'r, R>(recording: &'r Recording<R>, run: usize, object: u32) -> Option<&'r Loaded> {
+fn loaded<R>(recording: &Recording<R>, run: usize, object: u32) -> Option<&Loaded> {
     let mut run = recording.runs.get(run)?;
     // Each is the child of another.
     for _ in 0..recording.runs.len() {

@@ -157,18 +157,18 @@ impl Report {
         let mut notes = Vec::new();
         let mut note = |count: u64, text: &str| {
             if count > 0 {
-                notes.push(format!("{count} {text}"));
+                notes.push(format!("{text}: {count}"));
             }
         };
-        note(sum(|row| row.exceptions), "calls ended by an exception");
-        note(sum(|row| row.left), "calls were left without a return, as by longjmp");
-        note(sum(|row| row.ambiguous), "of these are recursive: which of a function's calls was left is ambiguous");
-        note(sum(|row| row.open), "calls were running at the end");
-        note(sum(|row| row.cut), "calls began before the first record");
+        note(sum(|row| row.exceptions), "calls that an exception ended");
+        note(sum(|row| row.left), "calls left without a return, as by longjmp");
+        note(sum(|row| row.ambiguous), "recursive ones of these, of which either call may be the one that was left");
+        note(sum(|row| row.open), "calls running at the end");
+        note(sum(|row| row.cut), "calls begun before the first record");
         for (why, count) in &self.lost {
             note(*count, lost(*why));
         }
-        note(self.unread, "bytes are of records that were not completed");
+        note(self.unread, "bytes of records that were not completed");
         if self.cut {
             notes.push("the file ends within a block: the tracer was killed, or the disk was full".to_owned());
         }
@@ -182,10 +182,10 @@ impl Report {
 /// What is lost for this reason.
 fn lost(why: Why) -> &'static str {
     match why {
-        Why::Full => "records are lost: the buffer was full",
-        Why::Depth => "calls are lost: they lay too deep in each other",
-        Why::Memory => "records are lost: there was no memory for a buffer",
-        Why::Limit => "records are lost: the file has reached its limit",
+        Why::Full => "records lost because the buffer was full",
+        Why::Depth => "calls lost because they lay too deep in each other",
+        Why::Memory => "records lost because there was no memory for a buffer",
+        Why::Limit => "records lost because the file has reached its limit",
     }
 }
 

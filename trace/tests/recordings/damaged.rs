@@ -96,7 +96,7 @@ proptest! {
     #[test]
     fn wrong_words_in_records_are_no_panic(words in proptest::collection::vec(any::<u64>(), 0..40)) {
         // Many of them are functions that there are, at times of any year.
-        let records = words.iter().flat_map(|word| [*word, (word % 4) << 8 | (word >> 9) % 5]);
+        let records = words.iter().flat_map(|word| [*word, ((word % 4) << 8) | ((word >> 9) % 5)]);
         let records: Vec<u8> = records.flat_map(u64::to_le_bytes).collect();
         let result = read(&file(&[vec![records.clone()], vec![records]]));
         prop_assert!(result.is_ok(), "{:?}", result);

@@ -116,7 +116,7 @@ fn totals_count_recursion_once_and_callers_are_told_apart() {
     report(false, Key::Own).text(&mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("      0.306 us        0.306 us           3  function_2\n"), "{text}");
-    assert!(text.contains("# 1 calls ended by an exception\n"), "{text}");
+    assert!(text.contains("# calls that an exception ended: 1\n"), "{text}");
 }
 
 #[test]
