@@ -6,6 +6,8 @@ use crate::file::ClockPair;
 #[derive(Clone, Debug)]
 pub struct Timeline {
     pairs: Vec<(u64, u64)>,
+    /// Nanoseconds of a tick, from each pair but the last to the next.
+    rates: Vec<f64>,
 }
 
 impl Timeline {
@@ -20,14 +22,15 @@ impl Timeline {
                 pairs.push((ticks, monotonic));
             }
         }
-        (pairs.len() > 1).then_some(Timeline { pairs })
+        let rate = |two: &[(u64, u64)]| (two[1].1 - two[0].1) as f64 / (two[1].0 - two[0].0) as f64;
+        let rates: Vec<f64> = pairs.windows(2).map(rate).collect();
+        (!rates.is_empty()).then_some(Timeline { pairs, rates })
     }
 
     /// Nanoseconds of CLOCK_MONOTONIC. Before the first pair and behind the last, the rate is that of the nearest two.
     pub fn nanoseconds(&self, ticks: u64) -> u64 {
-        let behind = self.pairs.partition_point(|pair| pair.0 <= ticks).clamp(1, self.pairs.len() - 1);
-        let ((t0, n0), (t1, n1)) = (self.pairs[behind - 1], self.pairs[behind]);
-        let rate = (n1 - n0) as f64 / (t1 - t0) as f64;
+        let behind = self.pairs.partition_point(|pair| pair.0 <= ticks).clamp(1, self.rates.len());
+        let ((t0, n0), rate) = (self.pairs[behind - 1], self.rates[behind - 1]);
         match ticks.checked_sub(t0) {
             Some(since) => n0.saturating_add((since as f64 * rate) as u64),
             None => n0.saturating_sub(((t0 - ticks) as f64 * rate) as u64),

@@ -110,11 +110,11 @@ impl Ui {
     /// # Errors
     /// As [`Ui::raw`], and those of `write`.
     pub fn stream(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-        let mut out = Watched { out: BufWriter::new(io::stdout().lock()), closed: false };
+        let mut out = BufWriter::new(Watched { out: io::stdout().lock(), closed: false });
         let refused =
             |e: io::Error| Error::new(format!("cannot write to stdout: {e}; free some space or write to a file"));
         let result = write(&mut out).and_then(|()| out.flush().map_err(refused));
-        if out.closed { Ok(()) } else { result }
+        if out.get_ref().closed { Ok(()) } else { result }
     }
 
     /// Write to stdout what is no text, or has no words of others.
