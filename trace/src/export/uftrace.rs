@@ -229,20 +229,21 @@ fn records<R: Read + Seek>(
         })
         .collect();
     let mut steps = Steps::new(recording, thread, filter);
-    let (mut deeper, mut last) = (0, 0);
+    // uftrace shows what is lost within a call only. Where the trampolines lost records, nobody knows.
+    let mut lost = thread.lost.values().fold(0_u64, |sum, records| sum.saturating_add(*records));
+    let mut deeper = 0;
     while let Some(Shown { step, .. }) = steps.next_step()? {
         let call = step.call();
-        last = step.time();
         if call.depth >= DEEPEST {
             deeper += u64::from(matches!(step, Step::Begin(_)));
+            lost = lost.saturating_add(1);
             continue;
         }
+        if lost > 0 && (call.depth > 0 || matches!(step, Step::End(_))) {
+            record(step.time(), LOST, 0, std::mem::take(&mut lost))?;
+        }
         let kind = if matches!(step, Step::Begin(_)) { ENTRY } else { EXIT };
-        record(last, kind, call.depth, addresses.get(&call.function).copied().unwrap_or(0))?;
-    }
-    let lost = thread.lost.values().fold(deeper, |sum, records| sum.saturating_add(*records));
-    if lost > 0 {
-        record(last, LOST, 0, lost)?;
+        record(step.time(), kind, call.depth, addresses.get(&call.function).copied().unwrap_or(0))?;
     }
     Ok(deeper)
 }

@@ -69,7 +69,8 @@ fn threads() -> (Vec<u8>, [Story; 2], BTreeMap<String, u64>) {
     (file, stories, calls)
 }
 
-fn uftrace(dir: &Path, arguments: &[&str]) -> String {
+/// What a command of uftrace prints.
+pub fn uftrace(dir: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("uftrace");
     run("uftrace", command.args(arguments).arg("-d").arg(dir).args(["--no-pager", "--color=no"]), b"")
 }
@@ -193,4 +194,17 @@ fn protoc_reads_the_same_events() {
     let ends = stories.iter().flat_map(|s| &s.records).filter(|record| record.kind != 1).count();
     assert_eq!(text.matches("type: SLICE_END").count(), ends);
     assert_eq!(text.matches("tid: ").count(), stories.len());
+}
+
+/// Its format has 1,024 levels: the calls of the deeper ones are lost, and said to be.
+#[test]
+fn uftrace_reads_what_its_levels_hold() {
+    let file = crate::made::deep(1100);
+    let recording = open(&file);
+    let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(export::uftrace(&recording, &filter, &mut Directory(dir.path())).unwrap(), 76);
+    assert_eq!(uftrace_counts(dir.path()), [(name(0), 1024)].into());
+    let replay = uftrace(dir.path(), &["replay", "-f", "none"]);
+    assert!(replay.contains("LOST 152 records"), "{}", replay.lines().rev().take(9).collect::<Vec<_>>().join("\n"));
 }

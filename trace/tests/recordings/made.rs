@@ -161,3 +161,10 @@ fn begin(writer: &mut Writer<Vec<u8>>, session: &Session) {
 pub fn open(file: &[u8]) -> Recording<Cursor<&[u8]>> {
     Recording::open(Cursor::new(file)).unwrap()
 }
+
+/// A function that calls itself until so many calls lie in each other.
+pub fn deep(levels: u64) -> Vec<u8> {
+    let record = |(time, kind)| Stored { time, function: 0, kind };
+    let kinds = (0..2 * levels).map(|i| if i < levels { 1 } else { 2 });
+    file(&[vec![bytes(&(1000..).zip(kinds).map(record).collect::<Vec<_>>())]])
+}

@@ -10,7 +10,7 @@ use trace::recording::Recording;
 use trace::steps::{Merged, Steps};
 use trace::view::{Key, Report};
 
-use crate::foreign::{Directory, babeltrace, uftrace_counts};
+use crate::foreign::{Directory, babeltrace, uftrace, uftrace_counts};
 use crate::made::{Stored, bytes, open, session};
 
 /// `main` calls `fork_it`, which forks. The child returns from both, and `after` comes between; then it runs another program, which
@@ -132,6 +132,8 @@ fn uftrace_reads_all_programs() {
         let counts = uftrace_counts(dir.path());
         let expected = [("after", 1), ("fork_it", 2), ("last", 1), ("main", 3)].map(|(name, n)| (name.to_owned(), n));
         assert_eq!(counts, expected.into(), "{build_ids}");
+        let replay = uftrace(dir.path(), &["replay"]);
+        assert!(replay.contains("LOST 5 records"), "{replay}");
     }
 }
 

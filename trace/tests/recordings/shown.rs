@@ -6,7 +6,7 @@ use trace::filter::{Filter, Pattern, Wanted};
 use trace::tree::Tree;
 use trace::view::{Key, Report, graph, replay};
 
-use crate::made::{Op, Stored, bytes, file, file_with, follow, name, open, session};
+use crate::made::{Op, Stored, bytes, deep, file, file_with, follow, name, open, session};
 
 /// 0 calls 1, which calls 2 twice and itself; then 0 calls 2.
 fn recorded() -> Vec<u8> {
@@ -184,4 +184,20 @@ fn without_times_there_are_orders_and_with_entries_alone_there_are_counts() {
     Report::new(&recording, &filter, false, Key::Calls).unwrap().text(&mut text).unwrap();
     let expected = "     Calls  Function\n         2  function_1\n         1  function_0\n";
     assert_eq!(String::from_utf8(text).unwrap(), expected);
+}
+
+/// Ways have an end; the time of what lies deeper is not lost.
+#[test]
+fn recursion_is_cut_off_where_ways_end() {
+    let file = deep(1100);
+    let recording = open(&file);
+    let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+    let tree = Tree::of(&recording, &filter).unwrap();
+    assert_eq!((tree.nodes.len(), tree.deeper), (Tree::DEEPEST, 100));
+    assert_eq!(tree.nodes.iter().map(|node| node.own).sum::<u64>(), tree.nodes[0].total);
+    let report = Report::new(&recording, &filter, false, Key::Own).unwrap();
+    assert_eq!((report.calls, report.rows[0].total, report.rows[0].own), (1100, 2199, 2199));
+    let mut text = Vec::new();
+    graph(&recording, &tree, &mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().ends_with("# 100 calls lay deeper than 1000 and are not shown\n"));
 }
