@@ -32,16 +32,6 @@ pub fn microseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
 }
 
-/// `text` with control characters, and those that change the direction of writing, as escapes: terminals obey some.
-pub fn printable(text: &str) -> String {
-    let mark = |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || mark(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
-}
-
 /// Words of a call in parentheses.
 pub fn arguments(words: &[u64]) -> String {
     let mut text = String::from("(");

@@ -5,13 +5,14 @@
 use std::io::{Read, Seek, Write};
 
 use codegen::words::error::{Error, Result};
+use codegen::words::shown::printable;
 use serde_json::{Map, Value, json};
 
 use crate::calls::{Ending, Step};
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Thread, Unit};
 use crate::steps::Steps;
-use crate::text::{printable, written};
+use crate::text::written;
 
 use super::Files;
 

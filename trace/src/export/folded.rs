@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use codegen::words::error::Result;
+use codegen::words::shown::printable;
 
 use crate::recording::{Recording, Unit};
-use crate::text::{printable, written};
+use crate::text::written;
 use crate::tree::Tree;
 
 /// Write each way to a function with the time that it took without its callees; without a clock, with the number of calls.

@@ -5,11 +5,12 @@ use std::io::Write;
 
 use askama::Template;
 use codegen::words::error::{Error, Result};
+use codegen::words::shown::printable;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
 use crate::recording::{Recording, Unit};
-use crate::text::{duration, printable, written};
+use crate::text::{duration, written};
 use crate::tree::Tree;
 use crate::view::Report;
 

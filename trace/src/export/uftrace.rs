@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
 
 use codegen::words::error::Result;
+use codegen::words::shown::printable;
 
 use crate::calls::Step;
 use crate::file::{Loaded, Status};
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Run, Thread, Unit};
 use crate::steps::Steps;
-use crate::text::{printable, written};
+use crate::text::written;
 
 use super::Files;
 

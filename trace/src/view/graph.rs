@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use codegen::words::error::Result;
+use codegen::words::shown::printable;
 
 use crate::recording::{Recording, Unit};
-use crate::text::{duration, printable, written};
+use crate::text::{duration, written};
 use crate::tree::Tree;
 
 /// Write the tree.

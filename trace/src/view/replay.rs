@@ -3,12 +3,13 @@
 use std::io::{Read, Seek, Write};
 
 use codegen::words::error::Result;
+use codegen::words::shown::printable;
 
 use crate::calls::{Call, Ending, Step};
 use crate::filter::{Filter, Shown};
 use crate::recording::Recording;
 use crate::steps::Merged;
-use crate::text::{arguments, duration, printable, written};
+use crate::text::{arguments, duration, written};
 
 /// Write all calls.
 ///

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
 
 use codegen::words::error::Result;
+use codegen::words::shown::printable;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use crate::file::Why;
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Unit};
 use crate::steps::Steps;
-use crate::text::{duration, printable, written};
+use crate::text::{duration, written};
 
 /// By what rows are sorted, the largest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
