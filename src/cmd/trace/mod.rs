@@ -13,7 +13,7 @@ use super::shared::ui::Ui;
 
 /// Arguments of `trace`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = EXAMPLES)]
 pub struct TraceArgs {
     #[command(subcommand)]
     what: What,
