@@ -15,8 +15,8 @@ use crate::steps::Steps;
 use crate::text::written;
 use crate::tree::Tree;
 
-/// The version of the processed format. The profiler converts older ones.
-const VERSION: u32 = 47;
+/// The version of the processed format, that of the crate fxprof-processed-profile 0.8. The profiler converts older ones.
+const VERSION: u32 = 55;
 
 /// Write the calls of each thread.
 ///
@@ -26,7 +26,8 @@ pub fn firefox<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &
     let meta = json!({
         "interval": 0.001, "startTime": recording.session.started as f64 / 1e6, "processType": 0, "stackwalk": 1,
         "product": recording.session.command.first().map_or("", String::as_str), "version": 29,
-        "preprocessedProfileVersion": VERSION, "symbolicated": true, "markerSchema": [],
+        "preprocessedProfileVersion": VERSION, "symbolicated": true, "markerSchema": [], "debug": false,
+        "pausedRanges": [], "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
         "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}],
     });
     written(write!(out, "{{\"meta\":{meta},\"libs\":[],\"threads\":["))?;
@@ -114,18 +115,17 @@ fn fields<R>(recording: &Recording<R>, thread: &Thread, tree: &Tree) -> Value {
     for (caller, node) in tree.nodes.iter().enumerate() {
         node.callees.iter().for_each(|callee| callers[*callee] = Some(caller));
     }
-    let zeros = vec![0; tree.nodes.len()];
     let process = recording.runs.get(thread.run).map_or("", |run| run.process.exe.as_str());
     let (task, nodes) = (&thread.task, tree.nodes.len());
     json!({
         "name": task.name, "processName": process, "isMainThread": task.pid == task.tid,
         "pid": task.pid.to_string(), "tid": task.tid, "processType": "default", "processStartupTime": 0,
         "processShutdownTime": null, "registerTime": 0, "unregisterTime": null, "pausedRanges": [],
-        "stackTable": {"frame": frames, "prefix": callers, "category": zeros, "subcategory": zeros, "length": nodes},
+        "stackTable": {"frame": frames, "prefix": callers, "length": nodes},
         "frameTable": {
             "address": all(json!(-1)), "inlineDepth": all(json!(0)), "category": all(json!(0)), "subcategory": all(json!(0)),
             "func": numbers, "nativeSymbol": all(Value::Null), "innerWindowID": all(json!(0)),
-            "implementation": all(Value::Null), "line": all(Value::Null), "column": all(Value::Null), "length": count,
+            "line": all(Value::Null), "column": all(Value::Null), "length": count,
         },
         "funcTable": {
             "name": numbers, "isJS": all(json!(false)), "relevantForJS": all(json!(false)), "resource": all(json!(-1)),
