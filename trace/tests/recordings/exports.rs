@@ -138,3 +138,30 @@ fn bars(data: &Value) -> BTreeMap<String, (u64, u64)> {
     }
     sums
 }
+
+/// A name is never obeyed: not by the page, and not by the readers of lines.
+#[test]
+fn names_are_names_whatever_is_in_them() {
+    use crate::made::Op::{Call, Return};
+    let script: Vec<_> = [Call(0), Call(1), Return, Return].map(|op| (op, 10)).into();
+    let plain = file(&[vec![bytes(&follow(&script, false).records)]]);
+    // Of the same length.
+    let (old, new) = (b"function_1\"", br#"</script>;""#);
+    let at = plain.windows(old.len()).position(|bytes| bytes == old).unwrap();
+    let mut odd = plain.clone();
+    odd[at..at + new.len()].copy_from_slice(new);
+    let written = |file: &[u8]| {
+        let recording = open(file);
+        let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+        let tree = Tree::of(&recording, &filter).unwrap();
+        let report = Report::new(&recording, &filter, false, Key::Total).unwrap();
+        let (mut page, mut folded) = (Vec::new(), Vec::new());
+        export::html(&recording, &tree, &report, &mut page).unwrap();
+        export::folded(&recording, &tree, &mut folded).unwrap();
+        (String::from_utf8(page).unwrap(), String::from_utf8(folded).unwrap())
+    };
+    let (plain, odd) = (written(&plain), written(&odd));
+    assert_eq!(odd.0.matches("</script>").count(), plain.0.matches("</script>").count());
+    assert!(odd.0.contains("&#60;/script&#62;;") || odd.0.contains("&lt;/script&gt;;"));
+    assert_eq!(odd.1, "function_0 20\nfunction_0;</script>: 10\n");
+}
