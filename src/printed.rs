@@ -4,23 +4,11 @@
 use std::borrow::Cow;
 
 use codegen::words::error::{Error, Result};
+use codegen::words::shown::is_mark;
+pub use codegen::words::shown::printable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-/// Does it change the direction of writing, or end a line, or is it what no XML may have?
-fn is_mark(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// `text` with control characters, and those that change the direction of writing, as escapes.
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_mark(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
-}
 
 /// A whole text of ours, in which names of others are: line breaks and colours stay, and what changes the direction of writing is
 /// escaped as JSON, TOML and C do.

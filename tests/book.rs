@@ -265,11 +265,11 @@ fn commands_in_the_text_exist() {
             if !command.starts_with(|c: char| c.is_ascii_lowercase()) {
                 continue;
             }
-            let help = helps.entry((*command).to_owned()).or_insert_with(|| {
-                let sub = match (*command, rest.first()) {
-                    ("report" | "contract", Some(sub)) => format!("{command} {sub}"),
-                    _ => (*command).to_owned(),
-                };
+            let sub = match (*command, rest.first()) {
+                ("report" | "contract" | "trace", Some(sub)) => format!("{command} {sub}"),
+                _ => (*command).to_owned(),
+            };
+            let help = helps.entry(sub.clone()).or_insert_with(|| {
                 let help = page.shell(&format!("tramptool {sub} --help"));
                 assert!(help.status.success(), "{name}: `{span}`");
                 String::from_utf8(help.stdout).unwrap()

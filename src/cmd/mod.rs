@@ -27,6 +27,7 @@ mod review;
 mod shared;
 mod show;
 mod sites;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -93,6 +94,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Tell what a patch of trampolines changes, for a mail or a pull request
     Review(review::ReviewArgs),
+    /// Show what traced programs have recorded, and write it for other tools
+    Trace(trace::TraceArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page
@@ -123,7 +126,9 @@ impl Command {
     fn runs_code(&self) -> bool {
         match self {
             Command::List(_) | Command::Gen(_) | Command::Link(_) | Command::Sites(_) => false,
-            Command::Explain(_) | Command::Show(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Explain(_) | Command::Show(_) | Command::Trace(_) | Command::Completions(_) | Command::Man(_) => {
+                false
+            }
             Command::Check(_) | Command::Contract(_) | Command::Report(_) | Command::Mutate(_) | Command::Cost(_) => {
                 true
             }
@@ -151,6 +156,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Compose(args) => compose::run(args, ui),
         Command::Diff(args) => diff::run(args, ui),
         Command::Review(args) => review::run(args, ui),
+        Command::Trace(args) => trace::run(args, ui),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
     }

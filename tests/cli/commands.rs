@@ -28,6 +28,7 @@ fn help_version_completions_and_man() {
         "show",
         "diff",
         "review",
+        "trace",
         "completions",
         "man",
     ] {

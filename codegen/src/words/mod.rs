@@ -10,5 +10,6 @@ pub mod proto;
 pub mod recorder;
 pub mod reloc;
 pub mod shell;
+pub mod shown;
 pub mod step;
 pub mod term;

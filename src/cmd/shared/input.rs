@@ -1,5 +1,6 @@
 //! Files that a command reads: none of its outputs replaces one.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +15,15 @@ pub fn note(path: &Path) {
     if let Ok(path) = path.canonicalize() {
         READ.lock().unwrap_or_else(PoisonError::into_inner).push(path);
     }
+}
+
+/// A file that is read in parts: it may have more bytes than others may.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn file(path: &Path) -> io::Result<File> {
+    note(path);
+    File::open(path)
 }
 
 /// The contents of a file.

@@ -1,7 +1,7 @@
 //! Files that are written whole or not at all.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,12 +31,17 @@ pub struct File<'a> {
     pub executable: bool,
 }
 
+/// What writes a file's contents.
+pub type Made<'a> = &'a dyn Fn(&mut dyn Write) -> Result<()>;
+
 /// What is in a file.
 pub enum Contents<'a> {
     /// These bytes.
     Bytes(Vec<u8>),
     /// An object, made while it is written.
     Object(&'a Assembly, &'a Target),
+    /// What this writes, which may be long.
+    Made(Made<'a>),
 }
 
 impl Contents<'_> {
@@ -48,6 +53,10 @@ impl Contents<'_> {
         match self {
             Contents::Bytes(bytes) => Ok(bytes),
             Contents::Object(assembly, target) => obj::write(assembly, target),
+            Contents::Made(write) => {
+                let mut bytes = Vec::new();
+                write(&mut bytes).map(|()| bytes)
+            }
         }
     }
 
@@ -56,6 +65,10 @@ impl Contents<'_> {
         match self {
             Contents::Bytes(made) => made == bytes,
             Contents::Object(assembly, target) => obj::write(assembly, target).is_ok_and(|made| made == bytes),
+            Contents::Made(write) => {
+                let mut made = Vec::new();
+                write(&mut made).is_ok_and(|()| made == bytes)
+            }
         }
     }
 }
@@ -66,6 +79,11 @@ impl File<'_> {
             Contents::Bytes(bytes) => to.write_all(bytes).map_err(|e| refused(&self.path, &e)),
             Contents::Object(assembly, target) => {
                 obj::write_to(assembly, target, to).map_err(|e| refused(&self.path, &e))
+            }
+            Contents::Made(write) => {
+                let mut to = BufWriter::new(to);
+                write(&mut to)?;
+                to.flush().map_err(|e| refused(&self.path, &e))
             }
         }
     }
@@ -107,6 +125,35 @@ pub fn write_into(dir: &Path, files: &[File]) -> Result<()> {
             // Best effort, as in `write`.
             let _ = fs::remove_dir(dir);
         }
+    })
+}
+
+/// Make a directory of what `write` puts into one: all of it, or there is none.
+///
+/// # Errors
+/// Those of `write`, or there is a directory already with something in it.
+pub fn directory_of(dir: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Error::new(format!("cannot make directory {}: {why}; valid: a name that is not used yet", dir.display()))
+    };
+    let empty = fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+    if dir.exists() && !empty {
+        return Err(refused(&"it is there already"));
+    }
+    unborn(|| {
+        let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = Builder::new();
+        builder.prefix(".tramptool");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(fs::Permissions::from_mode(0o777));
+        }
+        let made = builder.tempdir_in(parent).map_err(|e| refused(&e.kind()))?;
+        write(made.path())?;
+        fs::rename(made.path(), dir).map_err(|e| refused(&e))?;
+        let _ = made.keep();
+        Ok(())
     })
 }
 

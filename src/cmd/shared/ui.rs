@@ -1,6 +1,6 @@
 //! Where output goes, and when it has colour.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 #[cfg(feature = "judge")]
 use std::time::Duration;
 
@@ -105,6 +105,18 @@ impl Ui {
         self.raw(unmarked(text.as_ref()).as_bytes())
     }
 
+    /// Write to stdout what is too long to be held, or has no words of others.
+    ///
+    /// # Errors
+    /// As [`Ui::raw`], and those of `write`.
+    pub fn stream(&self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let mut out = BufWriter::new(Watched { out: io::stdout().lock(), closed: false });
+        let refused =
+            |e: io::Error| Error::new(format!("cannot write to stdout: {e}; free some space or write to a file"));
+        let result = write(&mut out).and_then(|()| out.flush().map_err(refused));
+        if out.get_ref().closed { Ok(()) } else { result }
+    }
+
     /// Write to stdout what is no text, or has no words of others.
     ///
     /// # Errors
@@ -117,6 +129,30 @@ impl Ui {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// stdout, and whether its reader has seen enough.
+struct Watched<W> {
+    out: W,
+    closed: bool,
+}
+
+impl<W: Write> Watched<W> {
+    fn watch<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|e| self.closed |= e.kind() == ErrorKind::BrokenPipe)
+    }
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.out.write(bytes);
+        self.watch(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.watch(result)
     }
 }
 

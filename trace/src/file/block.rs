@@ -143,6 +143,9 @@ pub struct Function {
     pub name: String,
     /// The address of its patched site in the object.
     pub site: u64,
+    /// Only its entries are recorded, also where [`Session::events`] is [`Events::Both`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub entry_only: bool,
 }
 
 /// A thread. It comes before its records. The same numbers once more are another thread.

@@ -1,0 +1,141 @@
+//! `tramptool trace`, of recordings that the test writes itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use trace::file::{Clock, Events, Function, Functions, Object, Process, Session, Task, Writer};
+
+/// `main` calls `work` so many times; a tick each.
+fn recording(dir: &Path, calls: u64) -> PathBuf {
+    let path = dir.join("trace.tramptool");
+    let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
+    let command = vec!["program".to_owned()];
+    let session = Session {
+        version: "0".to_owned(),
+        arch: "any".to_owned(),
+        machine: 0,
+        command,
+        clock: Clock::Tsc,
+        events: Events::Both,
+        started: 0,
+    };
+    writer.session(&session).unwrap();
+    writer.process(&Process { pid: 7, parent: None, exe: "/bin/program".to_owned(), started: 0 }).unwrap();
+    writer.object(&Object { id: 0, path: "/bin/program".to_owned(), build_id: String::new() }).unwrap();
+    let function = |(i, name): (u64, &str)| Function {
+        offset: 64 * i,
+        size: 64,
+        name: name.to_owned(),
+        site: 64 * i,
+        entry_only: false,
+    };
+    let functions = (0..).zip(["main", "work"]).map(function).collect();
+    writer.functions(&Functions { object: 0, first: 0, functions }).unwrap();
+    writer.task(&Task { pid: 7, tid: 7, name: "program".to_owned(), started: 0 }).unwrap();
+    let work = (0..calls).flat_map(|_| [1 << 8 | 1, 1 << 8 | 2]);
+    let records = (1_u64..).zip([1].into_iter().chain(work).chain([2]));
+    let records: Vec<u8> = records.flat_map(|(time, what)| [time, what]).flat_map(u64::to_le_bytes).collect();
+    writer.records(7, 7, 0, &records).unwrap();
+    path
+}
+
+fn tool(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tramptool")).arg("trace").args(args).current_dir(dir).output().unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let run = tool(dir, args);
+    assert!(run.status.success(), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+fn refused(dir: &Path, args: &[&str], says: &str) {
+    let run = tool(dir, args);
+    let message = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), message.lines().count()), (Some(2), 1), "{args:?}: {message}");
+    assert!(message.contains(says), "{args:?}: {message}");
+}
+
+#[test]
+fn a_recording_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    recording(dir, 3);
+    let report = ok(dir, &["report", "--sort", "calls"]);
+    let rows: Vec<Vec<&str>> = report.lines().skip(1).take(2).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows, [["3", "3", "3", "work"], ["7", "4", "1", "main"]]);
+    assert!(report.contains("# times are ticks"), "{report}");
+    let json: serde_json::Value =
+        serde_json::from_str(&ok(dir, &["report", "--format", "json", "-f", "work"])).unwrap();
+    assert_eq!((json["unit"].as_str(), json["rows"][0]["calls"].as_u64()), (Some("ticks"), Some(3)));
+    assert_eq!(ok(dir, &["replay", "-D", "1", "trace.tramptool"]).lines().count(), 2);
+    assert_eq!(ok(dir, &["graph"]).lines().count(), 3);
+    assert_eq!(ok(dir, &["export", "--format", "folded"]), "main 4\nmain;work 3\n");
+}
+
+#[test]
+fn outputs_are_written_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let file = recording(dir, 3);
+    for format in ["chrome", "perfetto", "firefox", "folded", "html"] {
+        ok(dir, &["export", "--format", format, "-o", format]);
+        assert_eq!(fs::read(dir.join(format)).unwrap(), tool(dir, &["export", "--format", format]).stdout, "{format}");
+    }
+    for format in ["uftrace", "ctf", "ctf2"] {
+        ok(dir, &["export", "--format", format, "-o", format]);
+        assert!(fs::read_dir(dir.join(format)).unwrap().count() > 1, "{format}");
+        refused(
+            dir,
+            &["export", "--format", format, "-o", format],
+            "it is there already; valid: a name that is not used",
+        );
+        refused(dir, &["export", "--format", format], "valid: -o with its name");
+        refused(dir, &["export", "--format", format, "-o", "missing/deeper"], "cannot make directory missing/deeper");
+    }
+    let before = fs::read(&file).unwrap();
+    refused(dir, &["export", "--format", "folded", "-o", "trace.tramptool"], "this command reads it");
+    assert_eq!(fs::read(&file).unwrap(), before);
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with('.')).count(), 0);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path(), 100_000);
+    for args in [&["replay"][..], &["export", "--format", "chrome"]] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        tool.arg("trace").args(args).current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = tool.spawn().unwrap();
+        drop(child.stdout.take());
+        let out = child.wait_with_output().unwrap();
+        assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(0), ""), "{args:?}");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_tramptool"))
+            .arg("trace")
+            .args(args)
+            .current_dir(dir.path())
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    refused(dir, &["report"], "cannot read trace.tramptool: ");
+    fs::write(dir.join("other"), "no recording, of more than 16 bytes").unwrap();
+    refused(dir, &["report", "other"], "other: this is no trace: ");
+    recording(dir, 1);
+    refused(dir, &["report", "-F", "nobody"], "no recorded function has this name; valid: ");
+    refused(dir, &["replay", "-F", "/(/"], "'/(/' is no regular expression; valid: ");
+    refused(dir, &["replay", "-t", "1h"], "'1h' is no time; valid: ");
+    let whole = fs::read(dir.join("trace.tramptool")).unwrap();
+    fs::write(dir.join("cut"), &whole[..whole.len() - 1]).unwrap();
+    assert!(ok(dir, &["report", "cut"]).contains("# the file ends within a block"));
+}

@@ -1,0 +1,31 @@
+//! A recording in the formats of other tools.
+//!
+//! Times are nanoseconds of CLOCK_MONOTONIC, or whatever [`Recording::unit`](crate::recording::Recording::unit) is, in their
+//! place. A call that was left, or was running at the end, ends where [`Call::end`](crate::calls::Call::end) is.
+
+mod chrome;
+mod ctf;
+mod firefox;
+mod folded;
+mod html;
+mod perfetto;
+mod uftrace;
+
+use std::io::Write;
+
+pub use chrome::chrome;
+pub use ctf::{Version, ctf};
+pub use firefox::firefox;
+pub use folded::folded;
+pub use html::html;
+pub use perfetto::perfetto;
+pub use uftrace::uftrace;
+
+/// Where the files of a format with several go.
+pub trait Files {
+    /// A new file of this name, which has no slash.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn create(&mut self, name: &str) -> std::io::Result<Box<dyn Write>>;
+}

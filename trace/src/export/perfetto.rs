@@ -1,0 +1,170 @@
+//! The protocol buffers that <https://ui.perfetto.dev> reads: a `TrackEvent` at each beginning and end of a call.
+//!
+//! Field numbers are those of protos/perfetto/trace in Perfetto's source.
+
+use std::io::{Read, Seek, Write};
+
+use codegen::words::error::Result;
+use rustc_hash::FxHashSet;
+
+use crate::calls::{Call, Step};
+use crate::file::Process;
+use crate::filter::{Filter, Shown};
+use crate::recording::{Recording, Thread};
+use crate::steps::Steps;
+use crate::text::written;
+
+/// `Trace.packet`.
+const PACKET: u32 = 1;
+
+/// `TracePacket`.
+mod packet {
+    pub const TIMESTAMP: u32 = 8;
+    pub const SEQUENCE: u32 = 10;
+    pub const EVENT: u32 = 11;
+    pub const INTERNED: u32 = 12;
+    pub const FLAGS: u32 = 13;
+    pub const TRACK: u32 = 60;
+}
+
+/// `TrackDescriptor`, `ProcessDescriptor`, `ThreadDescriptor`.
+mod track {
+    pub const UUID: u32 = 1;
+    pub const PROCESS: u32 = 3;
+    pub const THREAD: u32 = 4;
+    pub const PID: u32 = 1;
+    pub const PROCESS_NAME: u32 = 6;
+    pub const TID: u32 = 2;
+    pub const THREAD_NAME: u32 = 5;
+}
+
+/// `TrackEvent` and `DebugAnnotation`.
+mod event {
+    pub const ANNOTATION: u32 = 4;
+    pub const TYPE: u32 = 9;
+    pub const NAME: u32 = 10;
+    pub const TRACK: u32 = 11;
+    pub const ANNOTATION_NAME: u32 = 10;
+    pub const POINTER: u32 = 7;
+    /// Values of the type.
+    pub const BEGIN: u64 = 1;
+    pub const END: u64 = 2;
+}
+
+/// `InternedData` and `EventName`.
+mod interned {
+    pub const NAMES: u32 = 2;
+    pub const ID: u32 = 1;
+    pub const NAME: u32 = 2;
+}
+
+/// A message that is put together.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(mut self, field: u32, value: u64) -> Message {
+        self.varint(u64::from(field << 3));
+        self.varint(value);
+        self
+    }
+
+    fn bytes(mut self, field: u32, bytes: &[u8]) -> Message {
+        self.varint(u64::from(field << 3 | 2));
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn message(self, field: u32, message: Message) -> Message {
+        self.bytes(field, &message.0)
+    }
+}
+
+/// Where packets go.
+struct Packets<'o> {
+    out: &'o mut dyn Write,
+    any: bool,
+}
+
+impl Packets<'_> {
+    /// Write a packet. The first one begins the sequence: what it interns is all that there is.
+    fn write(&mut self, packet: Message) -> Result<()> {
+        let flags = if self.any { 2 } else { 1 };
+        self.any = true;
+        let packet = packet.number(packet::SEQUENCE, 1).number(packet::FLAGS, flags);
+        written(self.out.write_all(&Message::default().message(PACKET, packet).0))
+    }
+}
+
+/// Write the calls, thread by thread.
+///
+/// # Errors
+/// The file cannot be read, or the output has an error.
+pub fn perfetto<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &mut dyn Write) -> Result<()> {
+    let mut packets = Packets { out, any: false };
+    for (i, run) in recording.runs.iter().enumerate() {
+        packets.write(process(i, &run.process))?;
+    }
+    let mut named = FxHashSet::default();
+    for (i, thread) in recording.threads.iter().enumerate() {
+        let track = (recording.runs.len() + i + 1) as u64;
+        packets.write(descriptor(track, thread))?;
+        let mut steps = Steps::new(recording, thread, filter);
+        while let Some(Shown { step, .. }) = steps.next_step()? {
+            let function = step.call().function;
+            let mut packet = Message::default().number(packet::TIMESTAMP, step.time());
+            packet = packet.message(packet::EVENT, event(&step, track));
+            if named.insert(function) {
+                let name = Message::default().number(interned::ID, id(function));
+                let name = name.bytes(interned::NAME, recording.name(function).as_bytes());
+                packet = packet.message(packet::INTERNED, Message::default().message(interned::NAMES, name));
+            }
+            packets.write(packet)?;
+        }
+    }
+    Ok(())
+}
+
+/// 0 is no id.
+fn id(function: u32) -> u64 {
+    u64::from(function) + 1
+}
+
+fn process(index: usize, process: &Process) -> Message {
+    let described = Message::default().number(track::PID, u64::from(process.pid));
+    let described = described.bytes(track::PROCESS_NAME, process.exe.as_bytes());
+    let described = Message::default().number(track::UUID, index as u64 + 1).message(track::PROCESS, described);
+    Message::default().message(packet::TRACK, described)
+}
+
+fn descriptor(uuid: u64, thread: &Thread) -> Message {
+    let described = Message::default().number(track::PID, u64::from(thread.task.pid));
+    let described = described.number(track::TID, u64::from(thread.task.tid));
+    let described = described.bytes(track::THREAD_NAME, thread.task.name.as_bytes());
+    let described = Message::default().number(track::UUID, uuid).message(track::THREAD, described);
+    Message::default().message(packet::TRACK, described)
+}
+
+fn event(step: &Step, track: u64) -> Message {
+    let kind = if matches!(step, Step::Begin(_)) { event::BEGIN } else { event::END };
+    let Call { function, words, result, .. } = step.call();
+    let mut message = Message::default().number(event::TYPE, kind).number(event::TRACK, track);
+    message = message.number(event::NAME, id(*function));
+    let word = |message: Message, name: &str, word: u64| {
+        let annotation = Message::default().bytes(event::ANNOTATION_NAME, name.as_bytes());
+        message.message(event::ANNOTATION, annotation.number(event::POINTER, word))
+    };
+    match step {
+        Step::Begin(_) => words.iter().enumerate().fold(message, |m, (i, value)| word(m, &format!("word {i}"), *value)),
+        Step::End(_) => result.iter().fold(message, |m, value| word(m, "result", *value)),
+    }
+}
