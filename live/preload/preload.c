@@ -34,6 +34,7 @@ static __thread struct {
 static struct pool *pool;
 static pthread_key_t at_exit;
 static pid_t process;
+static int followed = 1;
 
 static struct buffer *table(void) { return (struct buffer *)((char *)pool + TABLE); }
 static char *buffer(uint32_t n) { return (char *)pool + FIRST_BUFFER + (size_t)n * 2 * BUFFER; }
@@ -125,7 +126,7 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     if (words.shadow == 0) new_shadow();
     if (!(words.cursor & BUFFER)) return;
     leave_buffer(words.cursor);
-    if (pool->stopped) return;
+    if (pool->stopped || !followed) return;
     int32_t n = room();
     uint64_t seen = words.cursor;
     if (n < 0) {
@@ -206,7 +207,7 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
     fine = fine && CALL(recvmsg, to, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL, 0, 0, 0) == sizeof *answer && answer->magic == MAGIC;
     struct cmsghdr *sent = fine ? CMSG_FIRSTHDR(&message) : 0;
     if (kind == ATTACH) {
-        fine = sent && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));
+        fine = sent && answer->pool_bytes && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));
         if (fine) memcpy(fds, CMSG_DATA(sent), 2 * sizeof(int));
     }
     CALL(close, to, 0, 0, 0, 0, 0);
@@ -249,7 +250,8 @@ static void forked(void) {
     words.cursor = BUFFER;
     memset(words.ring, 0, sizeof words.ring);
     words.turn = 0;
-    greet(FORKED, &answer, fds);
+    // Nobody wants it, or nobody is there: its records go nowhere.
+    followed = greet(FORKED, &answer, fds) && answer.pool_bytes;
 }
 
 __attribute__((constructor)) static void attach(void) {

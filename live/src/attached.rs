@@ -38,6 +38,8 @@ pub struct Place {
     pub numbered: Arc<Numbered>,
     /// What is added to an address in the file.
     pub base: u64,
+    /// Its lines of the process's maps.
+    pub maps: Vec<Mapping>,
     /// Whether this process is the first to load it.
     pub new: bool,
     /// How many functions of it are recorded.
@@ -106,8 +108,9 @@ impl Objects {
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
             let recorded = functions.len();
+            let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
             orders.add(&Loaded { base, range, functions }, &forms, hello.refill, &mut maps, backend)?;
-            places.push(Place { numbered, base, new, recorded, how });
+            places.push(Place { numbered, base, maps: lines, new, recorded, how });
         }
         Ok((orders, places))
     }

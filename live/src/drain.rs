@@ -79,7 +79,9 @@ impl Drain {
         while let Some(&what) = self.words.get(at + WHAT) {
             if what == 0 {
                 // The rest may be empty.
-                let Some(next) = self.words.get(at..).and_then(|rest| rest.iter().position(|word| *word != 0)) else { break };
+                let Some(next) = self.words.get(at..).and_then(|rest| rest.iter().position(|word| *word != 0)) else {
+                    break;
+                };
                 complete = false;
                 at += (next & !1).max(WORDS);
                 continue;

@@ -68,7 +68,7 @@ impl Program {
     ///
     /// # Errors
     /// The system does not start it.
-    pub fn start(&self, library: &Path, socket: &str, follow: bool, emulator: &[OsString]) -> Result<Child> {
+    pub fn start(&self, library: &Path, socket: &str, emulator: &[OsString]) -> Result<Child> {
         let failed = |e: std::io::Error| Error::new(format!("{}: {e}", self.path.display()));
         let preloaded = prepended(library, env::var_os("LD_PRELOAD").as_deref());
         let mut command;
@@ -85,9 +85,6 @@ impl Program {
                 std::os::unix::process::CommandExt::arg0(&mut command, name);
             }
             command.env("LD_PRELOAD", preloaded).env(SOCKET, socket);
-            if !follow {
-                command.env("TRAMPTOOL_TRACE_ALONE", "1");
-            }
         }
         command.args(self.command.iter().skip(1)).spawn().map_err(failed)
     }

@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct Options<'a> {
     pub buffers: usize,
     /// Whether processes that the program starts are recorded too.
     pub follow: bool,
+    /// Told the program's number once it runs.
+    pub started: &'a (dyn Fn(u32) + Sync),
     /// Whose functions.
     pub choice: &'a dyn Choice,
     /// The machine of the program.
@@ -73,6 +75,8 @@ struct Session<'a> {
     objects: Mutex<Objects>,
     outcome: Mutex<Known>,
     ended: AtomicBool,
+    /// The process that came first.
+    first: OnceLock<u32>,
 }
 
 #[derive(Default)]
@@ -101,12 +105,21 @@ pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<
     let address = SocketAddr::from_abstract_name(&name).map_err(failed("socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(failed("socket"))?;
     let (outcome, ended) = (Mutex::new(Known::default()), AtomicBool::new(false));
-    let session = Session { options, pool, sink: Mutex::new(sink), objects: Mutex::default(), outcome, ended };
+    let session = Session {
+        options,
+        pool,
+        sink: Mutex::new(sink),
+        objects: Mutex::default(),
+        outcome,
+        ended,
+        first: OnceLock::new(),
+    };
     let session = &session;
     thread::scope(|scope| {
         scope.spawn(|| session.listen(&listener));
         let drain = scope.spawn(|| session.drain());
-        let ran = program.start(agent.path(), &name, options.follow, options.emulator).and_then(|mut child| {
+        let ran = program.start(agent.path(), &name, options.emulator).and_then(|mut child| {
+            (options.started)(child.id());
             let status = child.wait().map_err(failed("the program"))?;
             Ok((child.id(), status))
         });
@@ -151,18 +164,22 @@ impl Session<'_> {
         stream.read_exact(&mut text).map_err(&failed)?;
         let text = String::from_utf8_lossy(&text);
         let exe = text.lines().next().unwrap_or_default().to_owned();
+        let first = *self.first.get_or_init(|| hello.pid);
+        if !self.options.follow && first != hello.pid {
+            return send(&stream, &protocol::answer(0, 0, 0), &[]).map_err(failed);
+        }
         let begun = Begun { pid: hello.pid, parent: hello.parent, exe, at: hello.now };
         locked(&self.sink).process(&begun).map_err(&failed)?;
         if hello.kind == Kind::Forked {
-            return send(&stream, &protocol::answer(0, 0, 0), &[]).map_err(failed);
+            return send(&stream, &protocol::answer(0, self.pool.bytes(), 0), &[]).map_err(failed);
         }
         let (orders, places) = self.orders(&hello, &text)?;
         for place in &places {
             let mut sink = locked(&self.sink);
             if place.new {
-                sink.object(&place.numbered).map_err(&failed)?;
+                sink.object(&place.numbered, place.how).map_err(&failed)?;
             }
-            sink.loaded(hello.pid, &place.numbered, place.base).map_err(&failed)?;
+            sink.loaded(hello.pid, &place.numbered, place.base, &place.maps).map_err(&failed)?;
         }
         self.note(&places);
         let (count, file) = orders.file();

@@ -4,6 +4,8 @@ use std::io;
 use std::process::ExitStatus;
 
 use crate::attached::Numbered;
+use crate::forms::How;
+use crate::maps::Mapping;
 use crate::pool::Owner;
 use crate::protocol::Moment;
 
@@ -28,17 +30,17 @@ pub trait Sink: Send {
     /// It cannot be written.
     fn process(&mut self, begun: &Begun) -> io::Result<()>;
 
-    /// Objects have numbers from now on.
+    /// An object has numbers from now on, and its functions are recorded like this.
     ///
     /// # Errors
     /// It cannot be written.
-    fn object(&mut self, object: &Numbered) -> io::Result<()>;
+    fn object(&mut self, object: &Numbered, how: How) -> io::Result<()>;
 
-    /// A process has loaded an object, at this base.
+    /// A process has loaded an object, at this base: these lines of its maps.
     ///
     /// # Errors
     /// It cannot be written.
-    fn loaded(&mut self, pid: u32, object: &Numbered, base: u64) -> io::Result<()>;
+    fn loaded(&mut self, pid: u32, object: &Numbered, base: u64, maps: &[Mapping]) -> io::Result<()>;
 
     /// What a thread has recorded, in the order of its serials, and when the buffer was taken. Serial 0 once more is another
     /// thread with the same number.

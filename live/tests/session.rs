@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use live::attached::{Choice, Numbered};
-use live::forms::What;
+use live::forms::{How, What};
+use live::maps::Mapping;
 use live::pool::{Mode, Owner};
 use live::program::{Program, code};
 use live::protocol::Moment;
@@ -45,13 +46,13 @@ impl Sink for Counts {
         Ok(())
     }
 
-    fn object(&mut self, object: &Numbered) -> io::Result<()> {
+    fn object(&mut self, object: &Numbered, _: How) -> io::Result<()> {
         let functions = object.object.functions.iter().map(|f| f.name.clone());
         self.names.extend((u64::from(object.first)..).zip(functions));
         Ok(())
     }
 
-    fn loaded(&mut self, _: u32, _: &Numbered, _: u64) -> io::Result<()> {
+    fn loaded(&mut self, _: u32, _: &Numbered, _: u64, _: &[Mapping]) -> io::Result<()> {
         Ok(())
     }
 
@@ -105,7 +106,8 @@ impl Bench {
         let backend = arch::backend("x86_64").unwrap();
         let program = Program::find(&command, &|machine| machine == backend.facts().machine).ok().unwrap();
         let what = What { returns: true, clock: Clock::Tsc };
-        let options = Options { what, mode, buffers, follow: true, choice: &All, backend, emulator: &[] };
+        let options =
+            Options { what, mode, buffers, follow: true, started: &|_| (), choice: &All, backend, emulator: &[] };
         let mut counts = Counts::default();
         let outcome = run(&program, &options, &mut counts).unwrap();
         assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);

@@ -94,7 +94,7 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Tell what a patch of trampolines changes, for a mail or a pull request
     Review(review::ReviewArgs),
-    /// Show what traced programs have recorded, and write it for other tools
+    /// Run a program and record its calls; show recordings, and write them for other tools
     Trace(trace::TraceArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),

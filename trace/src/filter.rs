@@ -44,8 +44,8 @@ impl Pattern {
         Ok(Pattern { object: object.map(WildMatch::new), name })
     }
 
-    /// Is it the function's name, mangled or not?
-    fn is(&self, object: &str, names: [&str; 2]) -> bool {
+    /// Is it the function's name, mangled or not? The object is a path.
+    pub fn is(&self, object: &str, names: [&str; 2]) -> bool {
         let base = object.rsplit('/').next().unwrap_or(object);
         let named = |name: &&str| match &self.name {
             Name::Glob(glob) => glob.matches(name),

@@ -1,32 +1,44 @@
-//! `trace`: what traced programs have recorded.
+//! `trace`: programs run, and what they do is recorded; and what was recorded.
 
 mod export;
 mod graph;
+mod list;
 mod recorded;
 mod replay;
 mod report;
+mod run;
+mod sink;
 
 use clap::{Args, Subcommand};
-use codegen::words::error::Result;
+use codegen::words::error::{Error, Result};
 
 use super::shared::ui::Ui;
 
 /// Arguments of `trace`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct TraceArgs {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    run: Option<run::RunArgs>,
 }
 
 const EXAMPLES: &str = "\
+Without a subcommand, PROGRAM runs and each call of its functions that have a site of a compiler is recorded. The exit code is \
+the program's; 125 if it cannot be traced, 126 if it cannot be run, 127 if it is not there.
+
 Examples:
+  gcc -O2 -fpatchable-function-entry=5 -o program program.c
+  tramptool trace -- ./program
   tramptool trace report --sort calls
   tramptool trace replay -F parse_header -t 10us
   tramptool trace export --format chrome -o trace.json";
 
 #[derive(Subcommand)]
 enum What {
+    /// List the functions of a program or library, and how each would be recorded
+    List(list::ListArgs),
     /// Count the calls of each function, and their times
     Report(report::ReportArgs),
     /// Print all calls in their order
@@ -42,10 +54,13 @@ enum What {
 /// # Errors
 /// The recording cannot be read or is damaged, a filter is none, or an output cannot be written.
 pub fn run(args: &TraceArgs, ui: &Ui) -> Result<u8> {
-    match &args.what {
-        What::Report(args) => report::run(args, ui),
-        What::Replay(args) => replay::run(args, ui),
-        What::Graph(args) => graph::run(args, ui),
-        What::Export(args) => export::run(args, ui),
+    match (&args.what, &args.run) {
+        (Some(What::List(args)), _) => list::run(args, ui),
+        (Some(What::Report(args)), _) => report::run(args, ui),
+        (Some(What::Replay(args)), _) => replay::run(args, ui),
+        (Some(What::Graph(args)), _) => graph::run(args, ui),
+        (Some(What::Export(args)), _) => export::run(args, ui),
+        (None, Some(args)) => Ok(run::run(args)),
+        (None, None) => Err(Error::new("no program; valid: tramptool trace -- PROGRAM ARGS")),
     }
 }

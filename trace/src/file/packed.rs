@@ -137,7 +137,8 @@ pub fn pack<'r>(words: &[u64], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
         };
         // A distance of 0 is a number too, and no time is none.
         let distance = time.wrapping_sub(memory.time).cast_signed();
-        let distance = if *time == 0 { 0 } else { (distance << 1 ^ distance >> 63).cast_unsigned().wrapping_add(DISTANCE) };
+        let distance =
+            if *time == 0 { 0 } else { (distance << 1 ^ distance >> 63).cast_unsigned().wrapping_add(DISTANCE) };
         memory.time = if *time == 0 { memory.time } else { *time };
         if (*time == 0) != (distance == 0) {
             return None;

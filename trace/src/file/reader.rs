@@ -158,7 +158,9 @@ impl<R: Read + Seek> Reader<R> {
         self.read(self.at + 8, &mut head)?;
         let unpacked = if kind == kind::PACKED { word(&head, 12) } else { rest };
         if unpacked > MOST || (kind == kind::PACKED && unpacked <= rest) {
-            return Err(self.damaged(&format!("a block of {rest} bytes, unpacked {unpacked}; valid: more, up to {MOST}")));
+            return Err(
+                self.damaged(&format!("a block of {rest} bytes, unpacked {unpacked}; valid: more, up to {MOST}"))
+            );
         }
         let place = Place { at: self.at + 8 + HEADER as u64, stored: rest, bytes: unpacked };
         Ok(Block::Records { pid: word(&head, 0), tid: word(&head, 4), serial: word(&head, 8), place })

@@ -1,0 +1,122 @@
+//! From a running program to the file of a recording.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use live::attached::Numbered;
+use live::clock;
+use live::forms::How;
+use live::maps::Mapping;
+use live::pool::Owner;
+use live::protocol::Moment;
+use live::sink::{Begun, Sink};
+use trace::file::{
+    ClockPair, End, Function, Functions, Loaded, Lost, Object, Process, Range, Status, Task, Why, Writer,
+};
+
+/// Nanoseconds between pairs of clocks that are written.
+const OFTEN: u64 = 10_000_000;
+
+/// Writes what is recorded.
+pub struct ToFile<W> {
+    writer: Writer<W>,
+    /// Functions of the recording have returns.
+    returns: bool,
+    /// The last pair of clocks, in nanoseconds.
+    paired: u64,
+    threads: HashSet<(u32, u32)>,
+}
+
+impl<W: Write> ToFile<W> {
+    /// To a file that has its first block.
+    pub fn new(writer: Writer<W>, returns: bool) -> ToFile<W> {
+        ToFile { writer, returns, paired: 0, threads: HashSet::new() }
+    }
+
+    /// How many threads have recorded, and how many bytes the file has.
+    pub fn size(&self) -> (usize, u64) {
+        (self.threads.len(), self.writer.bytes())
+    }
+
+    /// Hand everything on.
+    ///
+    /// # Errors
+    /// The output has one.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+
+    fn clocks(&mut self, pid: u32, at: Moment) -> io::Result<()> {
+        if at.monotonic < self.paired + OFTEN {
+            return Ok(());
+        }
+        self.paired = at.monotonic;
+        self.writer.clock(&ClockPair { pid, ticks: at.ticks, monotonic: at.monotonic })
+    }
+}
+
+/// A thread's name, as long as it is there.
+fn name(pid: u32, tid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+    name.map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
+}
+
+fn flags(mapping: &Mapping) -> String {
+    let flag = |(n, letter): (u32, char)| if mapping.protection >> n & 1 == 1 { letter } else { '-' };
+    (0..).zip("rwx".chars()).map(flag).chain(['p']).collect()
+}
+
+impl<W: Write + Send> Sink for ToFile<W> {
+    fn process(&mut self, begun: &Begun) -> io::Result<()> {
+        let Begun { pid, parent, exe, at } = begun;
+        let process = Process { pid: *pid, parent: Some(*parent), exe: exe.clone(), started: at.monotonic };
+        self.writer.process(&process)?;
+        self.clocks(*pid, *at)
+    }
+
+    fn object(&mut self, object: &Numbered, how: How) -> io::Result<()> {
+        let Numbered { id, first, object } = object;
+        let path = object.path.display().to_string();
+        self.writer.object(&Object { id: *id, path, build_id: object.build_id.clone() })?;
+        let entry_only = self.returns && how == How::Entry;
+        let functions = object.functions.iter().map(|f| Function {
+            offset: f.address,
+            size: f.size,
+            name: f.name.clone(),
+            site: f.site,
+            entry_only,
+        });
+        self.writer.functions(&Functions { object: *id, first: *first, functions: functions.collect() })
+    }
+
+    fn loaded(&mut self, pid: u32, object: &Numbered, base: u64, maps: &[Mapping]) -> io::Result<()> {
+        let range = |m: &Mapping| Range { start: m.range.start, end: m.range.end, offset: m.offset, flags: flags(m) };
+        self.writer.loaded(&Loaded { pid, object: object.id, base, ranges: maps.iter().map(range).collect() })
+    }
+
+    fn records(&mut self, owner: Owner, taken: Moment, words: &[u64]) -> io::Result<()> {
+        let Owner { pid, tid, serial } = owner;
+        if self.threads.insert((pid, tid)) || serial == 0 {
+            self.writer.task(&Task { pid, tid, name: name(pid, tid), started: taken.monotonic })?;
+        }
+        self.clocks(pid, taken)?;
+        self.writer.packed(pid, tid, serial, words)
+    }
+
+    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Moment) -> io::Result<()> {
+        if lost > 0 {
+            self.writer.lost(&Lost { pid, tid: pid, records: lost, why: Why::Full })?;
+        }
+        self.paired = 0;
+        self.clocks(pid, now)?;
+        let status = match (status.code(), status.signal()) {
+            (Some(code), _) => Status::Exited(code),
+            (None, Some(signal)) => Status::Signalled(signal),
+            (None, None) => Status::Running,
+        };
+        self.writer.end(&End { pid, status, ended: clock::monotonic() })
+    }
+}
