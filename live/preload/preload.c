@@ -19,7 +19,7 @@
 #include "machine.h"
 #include "protocol.h"
 
-enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, ESRCH_ = -3 };
+enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -27,6 +27,7 @@ enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, ESRCH_ = -3 };
 static __thread struct {
     uint64_t shadow, shadow_limit, cursor, limit, count;
     uint64_t shadow_base;
+    uint32_t tries;      // how often it has waited for the next buffer, a moment each time
     uint32_t turn;       // how many buffers it has had
     uint32_t ring[RING]; // of a flight recorder: those that it has, as their numbers and 1
 } words __attribute__((tls_model("initial-exec"))) = {.shadow_limit = -1, .cursor = BUFFER};
@@ -67,24 +68,33 @@ static void give(uint32_t n, uint32_t state) {
     }
 }
 
-// Wait until a buffer is free. 0 if none will ever be.
+// Wait until a buffer may be free. 0 if it is of no use: the tool has ended, or all buffers are those of threads that sleep.
 static int wait_for_room(void) {
+    if (words.tries >= TRIES) return 0;
     const struct timespec moment = {.tv_nsec = 50000000};
     uint32_t seen = pool->freed;
     pool->waiting++;
     futex(&pool->full, FUTEX_WAKE, 1, 0);
-    futex(&pool->freed, FUTEX_WAIT, seen, &moment);
+    if (futex(&pool->freed, FUTEX_WAIT, seen, &moment) == ETIMEDOUT_) words.tries++;
     pool->waiting--;
     return !pool->stopped && CALL(kill, pool->tool, 0, 0, 0, 0, 0) != ESRCH_;
 }
 
-// A buffer for this thread, zeroed and in its name; -1 if there is none.
+// A buffer for this thread, zeroed and in its name; -1 if there is none. Serials have no gaps: who takes one hands a buffer in.
 static int32_t room(void) {
-    uint32_t serial = words.turn++, *mine = pool->mode == FLIGHT ? &words.ring[serial % pool->ring] : 0;
-    int32_t n = mine && *mine ? (int32_t)*mine - 1 : take();
+    int32_t n = -1;
+    uint32_t serial = 0, *mine = 0;
+    if (pool->mode == FLIGHT) {
+        serial = __atomic_fetch_add(&words.turn, 1, __ATOMIC_RELAXED);
+        mine = &words.ring[serial % pool->ring];
+        n = (int32_t)*mine - 1;
+    }
+    if (n < 0) n = take();
     while (n < 0 && pool->mode == BLOCK && wait_for_room()) n = take();
     if (n < 0) return n;
     if (mine) *mine = n + 1;
+    else serial = __atomic_fetch_add(&words.turn, 1, __ATOMIC_RELAXED);
+    words.tries = 0;
     memset(buffer(n), 0, BUFFER + 64);
     struct buffer *b = table() + n;
     b->pid = process;
@@ -132,8 +142,8 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     if (n < 0) {
         pool->lost++;
     } else if (!(seen & BUFFER) || !set_cursor(seen, (uint64_t)buffer(n))) {
-        // A signal's handler has made room.
-        if (pool->mode != FLIGHT) give(n, FREE);
+        // A signal's handler has made room: this one goes back empty.
+        if (pool->mode != FLIGHT) give(n, FULL);
     } else {
         pthread_setspecific(at_exit, &words);
     }

@@ -1,9 +1,10 @@
 //! From the pool to the sink.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io;
 
-use crate::pool::{BUFFER, Pool, State};
+use crate::pool::{BUFFER, Owner, Pool, State};
 use crate::sink::Sink;
 
 /// Empties buffers.
@@ -12,6 +13,8 @@ pub struct Drain {
     /// Those that were handed in with a record that is not there yet: a signal has interrupted it, and its handler has filled the
     /// buffer up.
     late: HashSet<usize>,
+    /// The serial of each thread's next buffer.
+    next: HashMap<(u32, u32), u32>,
     /// Records of entries and of all kinds that were seen.
     pub seen: Seen,
 }
@@ -32,7 +35,7 @@ const WORDS: usize = 2;
 impl Drain {
     /// Nothing has come yet.
     pub fn new() -> Drain {
-        Drain { words: Vec::new(), late: HashSet::new(), seen: Seen::default() }
+        Drain { words: Vec::new(), late: HashSet::new(), next: HashMap::new(), seen: Seen::default() }
     }
 
     /// Write what threads have handed in, and give the buffers back. With `all`, what they have not handed in is written too: they
@@ -41,9 +44,10 @@ impl Drain {
     /// # Errors
     /// The sink takes no more.
     pub fn run(&mut self, pool: &Pool, sink: &mut dyn Sink, all: bool) -> io::Result<()> {
+        let starved = pool.starved();
         let taken = |n: &usize| match pool.state(*n) {
             State::Full => true,
-            State::Taken => all,
+            State::Taken => all || (starved && dead(pool.owner(*n))),
             State::Free => false,
         };
         let mut buffers: Vec<usize> = (0..pool.buffers()).filter(taken).collect();
@@ -51,48 +55,62 @@ impl Drain {
         // What waits for a late record must not keep the program waiting.
         let patient = !all && self.late.len() < pool.buffers() / 4;
         for buffer in buffers {
+            let owner = pool.owner(buffer);
+            let thread = (owner.pid, owner.tid);
+            // While the table was looked at, a later one may have come. Whoever has 0 begins.
+            let next = self.next.get(&thread).copied().unwrap_or_default();
+            if !all && owner.serial != 0 && owner.serial != next {
+                continue;
+            }
             pool.copy(buffer, &mut self.words);
-            let (records, complete) = self.count();
+            let (records, complete, seen) = self.count();
             if !complete && patient {
                 self.late.insert(buffer);
                 continue;
             }
             self.late.remove(&buffer);
+            self.seen.records += seen.records;
+            self.seen.entries += seen.entries;
+            self.next.insert(thread, owner.serial.wrapping_add(1));
             let Some(words) = self.words.get(..records).filter(|words| !words.is_empty()) else {
                 pool.give_back(buffer);
                 continue;
             };
-            sink.records(pool.owner(buffer), pool.taken(buffer), words)?;
+            sink.records(owner, pool.taken(buffer), words)?;
             pool.give_back(buffer);
         }
         Ok(())
     }
 
-    /// How many words there are up to the last record, and whether no record before it is missing.
-    fn count(&mut self) -> (usize, bool) {
+    /// How many words there are up to the last record, whether no record before it is missing, and what they are.
+    fn count(&self) -> (usize, bool, Seen) {
         if let Some(seen) = plain(&self.words) {
-            self.seen.records += seen.records;
-            self.seen.entries += seen.entries;
-            return (2 * seen.records as usize, true);
+            return (WORDS * seen.records as usize, true, seen);
         }
-        let (mut at, mut end, mut complete) = (0, 0, true);
+        let (mut at, mut end, mut complete, mut seen) = (0, 0, true, Seen::default());
         while let Some(&what) = self.words.get(at + WHAT) {
             if what == 0 {
                 // The rest may be empty.
-                let Some(next) = self.words.get(at..).and_then(|rest| rest.iter().position(|word| *word != 0)) else {
-                    break;
-                };
+                let rest = self.words.get(at..).unwrap_or_default();
+                let Some(next) = rest.iter().position(|word| *word != 0) else { break };
                 complete = false;
                 at += (next & !1).max(WORDS);
                 continue;
             }
             at += WORDS + (what >> 4 & 15) as usize;
             end = at.min(self.words.len());
-            self.seen.records += 1;
-            self.seen.entries += u64::from(what & 15 == 1);
+            seen.records += 1;
+            seen.entries += u64::from(what & 15 == 1);
         }
-        (end, complete)
+        (end, complete, seen)
     }
+}
+
+/// Has this thread ended without a word, as by `_exit`?
+fn dead(owner: Owner) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/task/{}/stat", owner.pid, owner.tid));
+    // Behind the name, which may have any characters, comes the state.
+    stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
 }
 
 /// The records of a buffer that is full of records without words, which most are. They fill it exactly.

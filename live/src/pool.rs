@@ -194,6 +194,11 @@ impl Pool {
         }
     }
 
+    /// Does a thread wait for a buffer?
+    pub fn starved(&self) -> bool {
+        self.word(Word::Waiting).load(Ordering::SeqCst) > 0
+    }
+
     /// How many buffers were handed in, ever.
     pub fn handed_in(&self) -> u32 {
         self.word(Word::Full).load(Ordering::SeqCst)

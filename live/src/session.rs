@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub struct Options<'a> {
     pub backend: &'static dyn Patch,
     /// The program is for another machine, and this runs it: a command of qemu's user mode.
     pub emulator: &'a [OsString],
+    /// What is loaded into it.
+    pub agent: &'a Agent,
 }
 
 /// What became of it.
@@ -99,9 +101,10 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Error + '_ {
 /// # Errors
 /// It cannot be started, or the system refuses memory or a socket. What cannot be written to the sink ends the recording alone.
 pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<Outcome> {
-    let agent = Agent::new()?;
     let pool = Pool::new(options.buffers, options.mode).map_err(failed("memory for records"))?;
-    let name = format!("tramptool-trace-{}", std::process::id());
+    static SESSIONS: AtomicU32 = AtomicU32::new(0);
+    let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tramptool-trace-{}-{session}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).map_err(failed("socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(failed("socket"))?;
     let (outcome, ended) = (Mutex::new(Known::default()), AtomicBool::new(false));
@@ -118,7 +121,7 @@ pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<
     thread::scope(|scope| {
         scope.spawn(|| session.listen(&listener));
         let drain = scope.spawn(|| session.drain());
-        let ran = program.start(agent.path(), &name, options.emulator).and_then(|mut child| {
+        let ran = program.start(options.agent.path(), &name, options.emulator).and_then(|mut child| {
             (options.started)(child.id());
             let status = child.wait().map_err(failed("the program"))?;
             Ok((child.id(), status))
@@ -225,8 +228,9 @@ impl Session<'_> {
         self.pool.stop();
         let mut sink = locked(&self.sink);
         let lost = self.pool.lost();
-        let written =
-            drain.run(&self.pool, &mut **sink, true).and_then(|()| sink.end(pid, status, lost.0, clock::now()));
+        // An emulator has clocks of its own.
+        let now = self.options.emulator.is_empty().then(clock::now);
+        let written = drain.run(&self.pool, &mut **sink, true).and_then(|()| sink.end(pid, status, lost.0, now));
         if let Err(error) = written {
             self.complain(failed("the end is not written")(error));
         }

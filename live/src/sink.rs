@@ -49,9 +49,9 @@ pub trait Sink: Send {
     /// It cannot be written.
     fn records(&mut self, owner: Owner, taken: Moment, words: &[u64]) -> io::Result<()>;
 
-    /// The program has ended.
+    /// The program has ended, and so many records found no room. The clocks are this machine's, if the program's are too.
     ///
     /// # Errors
     /// It cannot be written.
-    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Moment) -> io::Result<()>;
+    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Option<Moment>) -> io::Result<()>;
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
+use live::agent::Agent;
 use live::attached::Choice;
 use live::forms;
 use live::pool::{Mode, Pool};
@@ -68,12 +69,15 @@ pub struct RunArgs {
     /// Do not record processes that the program starts
     #[arg(long)]
     no_children: bool,
-    /// Run a program for another machine by this command of qemu's user mode; the words are separated by blanks
-    #[arg(long, value_name = "COMMAND", requires = "arch")]
-    emulator: Option<String>,
-    /// The program's architecture, with --emulator
+    /// The program is for another machine: its architecture
     #[arg(long, value_name = "ARCH", requires = "emulator")]
     arch: Option<String>,
+    /// With --arch: run it by this command of qemu's user mode, whose words are separated by blanks
+    #[arg(long, value_name = "COMMAND", requires = "preload")]
+    emulator: Option<String>,
+    /// With --emulator: live/preload/preload.c, compiled for that machine
+    #[arg(long, value_name = "LIBRARY", requires = "arch")]
+    preload: Option<PathBuf>,
     /// Say nothing, unless something is wrong
     #[arg(short, long)]
     quiet: bool,
@@ -227,6 +231,7 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     let mut writer = Writer::new(BufWriter::new(out)).map_err(failed)?;
     writer.session(&args.session(facts.name, facts.machine)).map_err(failed)?;
     let mut sink = ToFile::new(writer, args.events == What::Both);
+    let agent = args.preload.clone().map_or_else(Agent::new, Agent::of).map_err(Refused::NotTraced)?;
     let (child, over) = (AtomicU32::new(0), AtomicBool::new(false));
     let started = |pid| child.store(pid, Ordering::SeqCst);
     let options = Options {
@@ -238,6 +243,7 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
         choice: &Chosen(args),
         backend,
         emulator: &emulator,
+        agent: &agent,
     };
     let began = Instant::now();
     let outcome = std::thread::scope(|scope| {
@@ -314,17 +320,18 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
     }
     note(&format!("{}: {} bytes", args.output.display(), thousands(bytes)));
     // What cannot be shown here can be asked for.
-    let Ok(text) = busiest(&args.output) else { return };
+    let key = if outcome.how == Some(forms::How::Entry) { Key::Calls } else { Key::Own };
+    let Ok(text) = busiest(&args.output, key) else { return };
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// The functions with the most time of their own.
-fn busiest(path: &Path) -> Result<String> {
+/// The first functions of the report.
+fn busiest(path: &Path, key: Key) -> Result<String> {
     let file = fs::File::open(path).map_err(|e| Error::new(e.to_string()))?;
     let recording = Recording::open(BufReader::new(file))?;
     let filter = Filter::new(&Wanted::default(), &recording)?;
     let mut text = Vec::new();
-    Report::new(&recording, &filter, false, Key::Own)?.text(&mut text)?;
+    Report::new(&recording, &filter, false, key)?.text(&mut text)?;
     let text = String::from_utf8_lossy(&text).into_owned();
     Ok(text.lines().take(SHOWN + 1).map(|line| format!("{line}\n")).collect())
 }

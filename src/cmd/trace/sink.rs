@@ -18,7 +18,7 @@ use trace::file::{
 };
 
 /// Nanoseconds between pairs of clocks that are written.
-const OFTEN: u64 = 10_000_000;
+const OFTEN: u64 = 1_000_000;
 
 /// Writes what is recorded.
 pub struct ToFile<W> {
@@ -106,12 +106,12 @@ impl<W: Write + Send> Sink for ToFile<W> {
         self.writer.packed(pid, tid, serial, words)
     }
 
-    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Moment) -> io::Result<()> {
+    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Option<Moment>) -> io::Result<()> {
         if lost > 0 {
             self.writer.lost(&Lost { pid, tid: pid, records: lost, why: Why::Full })?;
         }
         self.paired = 0;
-        self.clocks(pid, now)?;
+        now.map_or(Ok(()), |now| self.clocks(pid, now))?;
         let status = match (status.code(), status.signal()) {
             (Some(code), _) => Status::Exited(code),
             (None, Some(signal)) => Status::Signalled(signal),
