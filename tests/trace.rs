@@ -139,3 +139,92 @@ fn what_is_no_recording_is_refused() {
     fs::write(dir.join("cut"), &whole[..whole.len() - 1]).unwrap();
     assert!(ok(dir, &["report", "cut"]).contains("# the file ends within a block"));
 }
+
+/// Compile a program with sites for this machine.
+fn compile(dir: &Path, compiler: &str, name: &str, source: &str) {
+    fs::write(dir.join(name), source).unwrap();
+    let args = ["-O1", "-fpatchable-function-entry=5", "-pthread", name, "-o", "program"];
+    let run = Command::new(compiler).args(args).current_dir(dir).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// `work` is called 1,000 times by each of two threads. Then the program does what it is told.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) long work(long n) { __asm__ volatile("" : "+r"(n)); return n + 1; }
+__attribute__((noinline)) void *many(void *n) { for (int i = 0; i < 1000; i++) n = (void *)work((long)n); return n; }
+int main(int argc, char **argv) {
+    pthread_t other;
+    void *result;
+    pthread_create(&other, 0, many, 0);
+    long all = (long)many(0);
+    pthread_join(other, &result);
+    printf("%ld\n", all + (long)result);
+    fflush(stdout);
+    if (argc > 2) raise(atoi(argv[2]));
+    return atoi(argv[1]);
+}
+"#;
+
+#[test]
+fn a_program_runs_as_it_does_alone_and_its_calls_are_recorded() {
+    use std::os::unix::process::ExitStatusExt;
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    compile(dir, "gcc", "program.c", PROGRAM);
+    let run = tool(dir, &["--", "./program", "3"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), &*run.stdout), (Some(3), &b"2000\n"[..]), "{told}");
+    assert!(told.contains("traced 3 of 3 functions") && told.contains("2,003 calls in"), "{told}");
+    let report = ok(dir, &["report", "--sort", "calls"]);
+    let calls: Vec<Vec<&str>> = report.lines().map(|line| line.split_whitespace().rev().take(2).collect()).collect();
+    assert_eq!(calls[1..], [["work", "2000"], ["many", "2"], ["main", "1"]], "{report}");
+    // A signal that ends it ends us too, and what was recorded is there. The recording before is kept.
+    let killed = tool(dir, &["-q", "-f", "work", "--", "./program", "0", "9"]);
+    assert_eq!((killed.status.signal(), &*killed.stdout, &*killed.stderr), (Some(9), &b"2000\n"[..], &b""[..]));
+    assert!(ok(dir, &["report"]).contains("      2000  work\n"));
+    assert!(ok(dir, &["report", "trace.tramptool.old"]).contains(" many\n"));
+    assert!(ok(dir, &["list", "program"]).contains("3 of 3 functions can be traced"));
+}
+
+#[test]
+fn exceptions_pass_functions_whose_entries_are_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let source = "int deep(int n) { if (n == 0) throw 7; return deep(n - 1) + 1; }\n\
+                  int main() { try { return deep(9); } catch (int e) { return e; } }\n";
+    compile(dir, "g++", "program.cc", source);
+    let run = tool(dir, &["--", "./program"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(7), "{told}");
+    assert!(told.contains("returns are not recorded, because exceptions may pass"), "{told}");
+    assert!(ok(dir, &["report", "--sort", "calls"]).contains("        10  deep(int)\n"));
+}
+
+#[test]
+fn what_cannot_be_traced_is_told_before_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    compile(dir, "gcc", "program.c", PROGRAM);
+    let fixed = Command::new("gcc").args(["-static", "program.c", "-pthread", "-o", "fixed"]).current_dir(dir).status();
+    assert!(fixed.unwrap().success());
+    fs::write(dir.join("text"), "text").unwrap();
+    for (program, code, says) in [
+        ("./fixed", 125, "linked statically"),
+        ("./text", 126, "not an executable file"),
+        ("./none", 127, "no such program"),
+        ("no-such-program", 127, "no such program"),
+    ] {
+        let run = tool(dir, &["--", program, "0"]);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!((run.status.code(), told.lines().count(), &*run.stdout), (Some(code), 1, &b""[..]), "{told}");
+        assert!(told.contains(says), "{told}");
+    }
+    // Without sites it runs as it is.
+    let run = tool(dir, &["--", "true"]);
+    assert_eq!(run.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("the program has no sites"));
+}

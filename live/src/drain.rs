@@ -1,8 +1,10 @@
 //! From the pool to the sink.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io;
+use std::path::Path;
+
+use codegen::words::input;
 
 use crate::pool::{BUFFER, Owner, Pool, State};
 use crate::sink::Sink;
@@ -108,7 +110,7 @@ impl Drain {
 
 /// Has this thread ended without a word, as by `_exit`?
 fn dead(owner: Owner) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/task/{}/stat", owner.pid, owner.tid));
+    let stat = input::text(Path::new(&format!("/proc/{}/task/{}/stat", owner.pid, owner.tid)));
     // Behind the name, which may have any characters, comes the state.
     stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
 }

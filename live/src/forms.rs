@@ -51,7 +51,7 @@ impl Forms {
     /// # Errors
     /// The architecture's instructions do not reach the words.
     pub fn new(arch: &str, clock: Clock, words: i64) -> Result<Forms> {
-        let mut target = Target::with_profile(arch, "bare")?;
+        let mut target = Target::with_profile(arch, profiles::USER)?;
         for (n, word) in (0..).zip(WORDS) {
             target = target.set(word, &(words + 8 * n).to_string())?;
         }

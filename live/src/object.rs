@@ -1,20 +1,16 @@
 //! A file that a process has loaded: its functions that have a site of a compiler at their entry.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use link::Input;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::{Endianness, elf};
 
 type Header = elf::FileHeader64<Endianness>;
-
-/// The largest file that is read, in bytes.
-const LIMIT: u64 = 1 << 32;
 
 /// A function that can be traced.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,25 +60,13 @@ fn unwinding(name: &[u8]) -> bool {
         || name.starts_with(b"__cxa_throw")
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let failed = |e: std::io::Error| Error::new(format!("{}: {e}", path.display()));
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    if !meta.is_file() || meta.len() > LIMIT {
-        return Err(Error::new(format!("{}: not a file of at most {} GiB", path.display(), LIMIT >> 30)));
-    }
-    let mut bytes = Vec::new();
-    file.take(LIMIT).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
-}
-
 impl Object {
     /// Read a file of the backend's machine. One without sites has no functions.
     ///
     /// # Errors
     /// It cannot be read, is no little-endian ELF64 file of this machine, or is damaged.
     pub fn read(path: &Path, backend: &dyn Patch) -> Result<Object> {
-        let bytes = read(path)?;
+        let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
         Object::parse(path, &bytes, backend)
     }
 

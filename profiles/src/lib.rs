@@ -20,6 +20,8 @@ use crate::read::{Scope, read};
 
 /// The profile that holds where none is named.
 pub const DEFAULT: &str = "linux-7.3";
+/// The profile of code in user space.
+pub const USER: &str = "bare";
 
 /// The profiles that are compiled in, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[

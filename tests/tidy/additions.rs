@@ -99,7 +99,7 @@ fn profiles_and_architectures_are_a_line_each() {
         let elsewhere: Vec<_> = found.iter().filter(is_name).filter(|(file, ..)| file != LIST).collect();
         assert!(elsewhere.is_empty(), "{name}: {elsewhere:?}");
         let lines: BTreeSet<usize> = found.iter().filter(is_name).map(|(_, line, ..)| *line).collect();
-        assert_eq!(lines.len(), 1 + usize::from(name == profiles::DEFAULT), "{LIST}: {name}");
+        assert_eq!(lines.len(), 1 + usize::from(name == profiles::DEFAULT || name == profiles::USER), "{LIST}: {name}");
         assert!(root().join(format!("profiles/{name}.toml")).exists(), "{name}");
     }
     let list = std::fs::read_to_string(root().join("arch/src/lib.rs")).unwrap();

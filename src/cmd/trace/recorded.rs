@@ -56,7 +56,11 @@ impl RecordedArgs {
     }
 }
 
-fn open(path: &Path) -> Result<Recorded> {
+/// Open a recording.
+///
+/// # Errors
+/// The file cannot be read or is no recording.
+pub fn open(path: &Path) -> Result<Recorded> {
     let name = path.display();
     let file = input::file(path).map_err(|e| {
         Error::new(format!("cannot read {name}: {e}; valid: a file that `tramptool trace` has written"))

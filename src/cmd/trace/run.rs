@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,9 +19,9 @@ use live::session::{self, Options, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
 use trace::file::{self, Events, Session, Writer};
 use trace::filter::{Filter, Pattern, Wanted};
-use trace::recording::Recording;
 use trace::view::{Key, Report};
 
+use super::recorded;
 use super::sink::ToFile;
 use crate::cmd::shared::exit::note;
 
@@ -327,8 +327,7 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
 
 /// The first functions of the report.
 fn busiest(path: &Path, key: Key) -> Result<String> {
-    let file = fs::File::open(path).map_err(|e| Error::new(e.to_string()))?;
-    let recording = Recording::open(BufReader::new(file))?;
+    let recording = recorded::open(path)?;
     let filter = Filter::new(&Wanted::default(), &recording)?;
     let mut text = Vec::new();
     Report::new(&recording, &filter, false, key)?.text(&mut text)?;

@@ -1,11 +1,12 @@
 //! From a running program to the file of a recording.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
+use codegen::words::input;
 use live::attached::Numbered;
 use live::clock;
 use live::forms::How;
@@ -60,7 +61,7 @@ impl<W: Write> ToFile<W> {
 
 /// A thread's name, as long as it is there.
 fn name(pid: u32, tid: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+    let name = input::text(Path::new(&format!("/proc/{pid}/task/{tid}/comm")));
     name.map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
 }
 
