@@ -11,7 +11,7 @@ use codegen::contract::Contract;
 use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use common::Bench;
-use emu_tests::{Filter, Foreign, Report, Suite};
+use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
 use tool::suite::{contract_file, specs, suite_of_specs, trampolines};
 
 mod common;
@@ -150,6 +150,40 @@ fn both_ways_to_a_verdict_agree_under_any_two_options() {
             let closely = (choices != convention.defaults()).then_some(false);
             let filter = Filter { closely, ..Filter::default() };
             both_ways_agree(backend, &backend.target(convention, choices).unwrap(), &filter);
+        }
+    }
+}
+
+/// The options that hold without, and each other value of each option by itself, with the number of that option.
+fn one_by_one(convention: &Convention) -> Vec<(Choices, Option<usize>)> {
+    let defaults = convention.defaults();
+    let others = convention.offered().flat_map(|(rule, option)| {
+        let values = (0..option.values.len()).filter(|value| *value != rule.default);
+        values.map(|value| (defaults.with(rule.index, value), Some(rule.index)))
+    });
+    [(defaults, None)].into_iter().chain(others).collect()
+}
+
+/// Whatever it takes to lead to it, or where it leads: the judge stands in for what was not given.
+#[test]
+fn each_trampoline_is_judged_by_itself_under_each_option_that_changes_it() {
+    for (backend, convention) in conventions() {
+        for (choices, changed) in one_by_one(convention) {
+            let target = backend.target(convention, choices).unwrap();
+            let changes = |kind| {
+                let of = changed.and_then(|index| convention.offered().find(|(rule, _)| rule.index == index));
+                of.is_none_or(|(_, option)| convention.changes(option, kind))
+            };
+            for spec in convention.specs().filter(|spec| changes(spec.kind)) {
+                let (_, alone) = both(backend, &target, &[spec.clone()]);
+                let report = emu_tests::check(&[alone], &Filter::default(), 1, &|_, _| {}).unwrap();
+                let what = format!("{} of {} [{}]", spec.name, convention.argument, target.describe());
+                for row in &report.results {
+                    assert_ne!(row.verdict, Verdict::Fail, "{what}: {} {}", row.clause, row.reason);
+                }
+                let covered = report.results.iter().find(|row| row.clause == Clause::Coverage).unwrap();
+                assert_eq!(covered.verdict, Verdict::Pass, "{what}: {}", covered.reason);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::pool::{BUFFER, Owner, Pool, State};
 use crate::sink::Sink;
 
 /// Empties buffers.
+#[derive(Default)]
 pub struct Drain {
     words: Vec<u64>,
     /// Those that were handed in with a record that is not there yet: a signal has interrupted it, and its handler has filled the
@@ -35,11 +36,6 @@ const WHAT: usize = 1;
 const WORDS: usize = 2;
 
 impl Drain {
-    /// Nothing has come yet.
-    pub fn new() -> Drain {
-        Drain { words: Vec::new(), late: HashSet::new(), next: HashMap::new(), seen: Seen::default() }
-    }
-
     /// Write what threads have handed in, and give the buffers back. With `all`, what they have not handed in is written too: they
     /// have ended.
     ///

@@ -208,7 +208,7 @@ impl Session<'_> {
 
     /// Write what threads hand in until the program has ended.
     fn drain(&self) -> Drain {
-        let mut drain = Drain::new();
+        let mut drain = Drain::default();
         while !self.ended.load(Ordering::SeqCst) {
             let seen = self.pool.handed_in();
             if let Err(error) = drain.run(&self.pool, &mut **locked(&self.sink), false) {

@@ -458,6 +458,11 @@ impl Kind {
         self.traits().entered == Entered::AsCallback
     }
 
+    /// Does no code that is patched go to it, but what an entry trampoline calls or a callback decides?
+    pub fn is_led_to(self) -> bool {
+        self.returned_to() || self.is_callback()
+    }
+
     /// Is it called in the middle of a function, by no site that is patched?
     pub fn is_sled(self) -> bool {
         self.traits().entered == Entered::InTheMiddle

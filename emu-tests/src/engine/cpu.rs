@@ -27,6 +27,8 @@ pub(crate) const SPARSE_DIRECT: u64 = 1 << 41;
 pub(crate) const SPARSE_LIVEPATCH: u64 = 1 << 42;
 /// What stands for a direct trampoline that sites jump to is here, and nowhere else: it goes straight on in the function.
 pub(crate) const SPARSE_JUMP: u64 = 1 << 43;
+/// What is called in a callback's place returns here, where no trampoline calls it.
+pub(crate) const SPARSE_BACK: u64 = 1 << 44;
 
 /// The version of the engine that runs, as major and minor number.
 pub fn engine_version() -> (u32, u32) {
@@ -476,7 +478,7 @@ pub(crate) fn map_sparse<D>(uc: &mut Cpu<'_, D>, ret: &[u8]) -> Result<()> {
         uc.mem_write(at, ret).map_err(failed)?;
     }
     // No instruction is ever executed there, so none that would count as a return may stand there.
-    uc.mem_map(SPARSE_JUMP, PAGE, Prot::ALL).map_err(failed)
+    [SPARSE_JUMP, SPARSE_BACK].into_iter().try_for_each(|at| uc.mem_map(at, PAGE, Prot::ALL).map_err(failed))
 }
 
 /// Write code and drop what the engine translated there: it does not notice by itself.

@@ -27,8 +27,7 @@ pub(crate) const ABOVE: u64 = 256;
 
 /// Are the trampolines there that this situation needs?
 fn can(rig: &Rig, situation: Situation) -> bool {
-    (!situation.sends() || rig.direct_target().is_some())
-        && (!situation.parent() || rig.exit(situation).is_some())
+    (!situation.parent() || rig.exit(situation).is_some())
         && situation.stub().is_none_or(|stub| rig.suite.contracts.iter().any(|c| c.kind == stub))
 }
 

@@ -140,7 +140,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     let mut tally = Tally::new(rig.suite);
     rig.patch_all(SiteState::Disabled, None)?;
     let layouts = if !filter.judges(Clause::P17) || rig.away.is_some() { Vec::new() } else { layouts(&rig)? };
-    let attached = |(_, contract): &(usize, &Contract)| filter.attaches(contract);
+    let attached = |(_, contract): &(usize, &Contract)| filter.attaches(&rig.suite.contracts, contract);
     let attached = rig.suite.contracts.iter().enumerate().filter(attached);
     let all: Vec<Vec<Arc<Case>>> = attached.map(|(attach, _)| cases(&rig, attach, filter)).collect();
     let example = all.iter().flatten().next().cloned();
@@ -220,7 +220,7 @@ fn judge_patched(
     let before = code(rig, layouts);
     let whole = bodies(rig);
     if !one {
-        rig.patch_all(rig.on(attach), None)?;
+        rig.attach(attach, None)?;
     }
     let (mut patched, mut astray) = (None, 0);
     for (case, expected) in cases.iter().zip(&expected) {
@@ -228,7 +228,7 @@ fn judge_patched(
             rig.patch_all(SiteState::Disabled, patched)?;
             patched = Some(case.function);
             rig.aim(attach, case.function)?;
-            rig.patch_all(rig.on(attach), patched)?;
+            rig.attach(attach, patched)?;
         }
         let so_far = tally.findings.len();
         let came_back = enabled(rig, case, expected, tally)?;
@@ -246,7 +246,7 @@ fn judge_patched(
         if !came_back {
             // A run that went astray may have written anywhere.
             rig.reload()?;
-            rig.patch_all(rig.on(attach), patched)?;
+            rig.attach(attach, patched)?;
             astray += 1;
             if astray == MOST_ASTRAY {
                 tally.cut_off[attach] = true;

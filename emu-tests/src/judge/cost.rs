@@ -121,7 +121,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let contract = &suite.contracts[this];
     // A return is hooked by an entry trampoline.
     let attach = match contract.kind.returned_to() {
-        true => suite.contracts.iter().position(|c| c.kind.calls_back()),
+        true => suite.contracts.iter().position(|c| c.kind.calls_back()).or(Some(this)),
         false => Some(this).filter(|_| contract.kind.attaches()),
     };
     let fixture = fixtures(suite, &Filter::default()).next();
@@ -148,7 +148,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         let expected = reference(&mut rig, case)?;
         let only = contract.kind.for_one_function().then_some(case.function);
         rig.aim(attach, case.function)?;
-        rig.patch_all(rig.on(attach), only)?;
+        rig.attach(attach, only)?;
         count.set(Count::default());
         returns.borrow_mut().begin();
         let ended = enabled(&mut rig, case, &expected, &mut Tally::new(suite))?;

@@ -148,7 +148,7 @@ pub(crate) fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Vec<Step>, Ve
     let kind = rig.suite.contracts[case.attach].kind;
     let only = kind.for_one_function().then_some(case.function);
     rig.aim(case.attach, case.function)?;
-    rig.patch_all(rig.on(case.attach), only)?;
+    rig.attach(case.attach, only)?;
     rig.prepare(case)?;
     rig.watch()?;
     let trace = rig.trace();

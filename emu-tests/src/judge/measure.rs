@@ -53,7 +53,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> R
         rig.patch_all(SiteState::Disabled, None)?;
         rig.unwatch(RUNS as usize * ROUNDS as usize)?;
         let expected = reference(&mut rig, &case)?;
-        rig.patch_all(rig.on(attach), None)?;
+        rig.attach(attach, None)?;
         rig.prepare(&case)?;
         Ok::<_, Error>((rig, case, expected))
     };

@@ -347,6 +347,21 @@ impl<'s> Rig<'s> {
         entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 
+    /// Let the sites go to a trampoline, that of one function or all. To what no site goes, the hook on each site leads.
+    pub(crate) fn attach(&mut self, attach: usize, only: Option<usize>) -> Result<()> {
+        if !self.suite.contracts[attach].kind.is_led_to() {
+            return self.patch_all(self.on(attach), only);
+        }
+        let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
+        let trace = self.uc.get_data_mut().get_or_insert_default();
+        for site in sites.iter().filter(|site| !site.function.ends_with(LIVEPATCH)) {
+            if let Some(cell) = trace.cells.get_mut(site.ip) {
+                cell.marks.set(Mark::SITE, true);
+            }
+        }
+        Ok(())
+    }
+
     /// The state of a site that goes to a trampoline.
     pub(crate) fn on(&self, attach: usize) -> SiteState {
         let jump = self.suite.contracts[attach].kind.jumped_to();
@@ -374,9 +389,9 @@ impl<'s> Rig<'s> {
         self.suite.contracts.iter().position(|c| c.kind == wanted)
     }
 
-    /// The trampoline that callbacks and `op` choose.
-    pub(crate) fn direct_target(&self) -> Option<u64> {
-        self.roles.direct.map(|i| self.ranges[i].0)
+    /// The trampoline that callbacks and `op` choose; if there is none, what stands for one.
+    fn direct_target(&self) -> u64 {
+        self.roles.direct.map_or(SPARSE_DIRECT, |i| self.ranges[i].0)
     }
 
     /// Run a case from `start`, where everything is as it is when the function is called.
@@ -487,8 +502,9 @@ impl<'s> Rig<'s> {
             Some(at) => Goal { at, named: if case.sparse() { sparse } else { at } },
             None => Goal::default(),
         };
-        self.places.direct = goal(self.direct_target(), SPARSE_DIRECT);
+        self.places.direct = goal(Some(self.direct_target()), SPARSE_DIRECT);
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
+        self.places.attached = self.ranges[case.attach].0;
         let livepatch = self.entries.get(case.function).and_then(|(_, livepatch)| *livepatch);
         self.places.livepatch = goal(livepatch, SPARSE_LIVEPATCH);
         let func = match case.situation.stub() {

@@ -279,23 +279,12 @@ impl Question<'_> {
         }
     }
 
-    /// What it takes to reach the rest of a trampoline, if it takes another contract.
+    /// The way that leads to the rest of a trampoline, if nothing went it.
     fn unreached(&self) -> String {
         let Question { suite, tally, trampoline, .. } = *self;
         let contract = &suite.contracts[trampoline];
-        let entered = contract.kind.traits().entered;
-        let has = |fits: fn(&Contract) -> bool| suite.contracts.iter().any(fits);
-        if matches!(entered, Entered::ByReturn | Entered::AsCallback) && !has(|c| c.kind.calls_back()) {
-            return "; only an entry trampoline leads here, and there is no contract of one".to_owned();
-        }
         let open = undecided(contract, Clause::P9, tally.decided[trampoline][Clause::P9 as usize]);
-        match open {
-            Some(way) if !has(|c| c.kind.direct().is_some() || c.kind.traits().chosen) => {
-                format!("; nothing went the way {way}: that takes the contract of a direct trampoline")
-            }
-            Some(way) => format!("; nothing went the way {way}"),
-            None => String::new(),
-        }
+        open.map_or(String::new(), |way| format!("; nothing went the way {way}"))
     }
 
     /// Of all cases: instructions at these offsets were never executed.

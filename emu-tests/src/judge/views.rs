@@ -92,7 +92,7 @@ fn paths(rig: &mut Rig, trampoline: usize, failures: &[&Failure], whole: bool) -
     let kind = rig.suite.contracts[trampoline].kind;
     // A return is hooked by an entry trampoline.
     let attach = match kind.returned_to() {
-        true => rig.suite.contracts.iter().position(|c| c.kind.calls_back()),
+        true => rig.suite.contracts.iter().position(|c| c.kind.calls_back()).or(Some(trampoline)),
         false => Some(trampoline).filter(|_| kind.attaches() || kind.is_sled()),
     };
     let Some(attach) = attach else { return Ok(Vec::new()) };

@@ -59,14 +59,15 @@ impl Filter {
         self.concerning.is_none() && (self.leaves_out() || self.fixture.is_some())
     }
 
-    /// Are there to be cases with this trampoline at the site? Those that are not attached are run by entry trampolines.
-    pub(crate) fn attaches(&self, contract: &Contract) -> bool {
+    /// Are there to be cases with this trampoline at the site? Those to which no site goes are run by entry trampolines, where
+    /// there is one among `all`.
+    pub(crate) fn attaches(&self, all: &[Contract], contract: &Contract) -> bool {
         let asked = self.trampolines.is_empty() || self.trampolines.contains(&contract.name);
         let wanted = match &self.attached {
             Some(name) => *name == contract.name,
             None => asked || contract.kind.calls_back(),
         };
-        wanted && (contract.kind.attaches() || contract.kind.is_sled())
+        wanted && (!contract.kind.is_led_to() || !all.iter().any(|c| c.kind.calls_back()))
     }
 
     pub(crate) fn kept_failures(&self) -> usize {

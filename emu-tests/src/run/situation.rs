@@ -136,6 +136,9 @@ impl Situation {
     /// The arguments are rewritten, and nothing else.
     const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: Chosen::No, parent: false };
 
+    /// The return is hooked, and nothing else.
+    const PARENT: Situation = Situation::Calls { args: false, ip: false, direct: Chosen::No, parent: true };
+
     /// All there are, what an entry trampoline can be in first, in the order in which they are run.
     pub fn every() -> impl Iterator<Item = Situation> {
         let calls = (0..16).map(|bits| Situation::Calls {
@@ -291,6 +294,13 @@ impl Situation {
         match (row.calls, row.gives, contract.kind.programs()) {
             (Calls::Callback, ..) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
             (Calls::Handlers, Gives::Frame, _) => vec![Situation::PLAIN, Situation::ARGS, Situation::Results],
+            (Calls::ExitHandler, ..) if contract.kind == Kind::Rethook => {
+                [false, true].map(|results| Situation::Rethook { results }).to_vec()
+            }
+            (Calls::ExitHandler, ..) => vec![Situation::PARENT, Situation::ParentResults],
+            _ if contract.kind.is_callback() => {
+                Situation::every().filter(|s| s.stub() == Some(contract.kind)).collect()
+            }
             (.., Some(programs)) => {
                 let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
                 let calls = |at| called(&contract.programs, at).count();

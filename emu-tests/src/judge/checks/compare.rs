@@ -132,6 +132,9 @@ pub(crate) fn agree(
     let mut free = RegSet::EMPTY;
     for contract in bits(entered).filter_map(|i| rig.suite.contracts.get(i)) {
         free = free.union(contract.clobbered);
+        if case.situation.sends() {
+            free = free.union(contract.direct_lost);
+        }
         if contract.kind.calls_body() {
             // The exit handler was the last to run.
             free = free.union(abi.caller_saved);

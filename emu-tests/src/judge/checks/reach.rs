@@ -41,7 +41,8 @@ pub(crate) fn edge(rig: &Rig, filter: &Filter) -> Option<Edge> {
     let laid_out = !rig.suite.convention.site.protocol.initial.is_empty();
     let aimed = |i: usize| !laid_out || rig.laid_out(i) == rig.ranges.get(i).map(|(at, _)| *at);
     let mut contracts = rig.suite.contracts.iter().enumerate();
-    let (attach, _) = contracts.find(|(i, c)| c.kind.attaches() && filter.attaches(c) && aimed(*i))?;
+    let (attach, _) =
+        contracts.find(|(i, c)| c.kind.attaches() && filter.attaches(&rig.suite.contracts, c) && aimed(*i))?;
     let filter = Filter {
         situation: Some(Situation::PLAIN),
         handler: Some(Handler::General),
@@ -123,7 +124,7 @@ fn judge_at(
     let found = if ends.abs_diff(reach) <= SLACK + own + unit.map_or(step, |_| 0) { reach } else { ends };
     let expected = reference(&mut rig, &case)?;
     rig.aim(edge.attach, case.function)?;
-    rig.patch_all(rig.on(edge.attach), None)?;
+    rig.attach(edge.attach, None)?;
     enabled(&mut rig, &case, &expected, &mut there)?;
     count(&mut rig, &mut there)?;
     there.judged(&case, Finding::new(at, Place::Reach { direction }, reach, found));

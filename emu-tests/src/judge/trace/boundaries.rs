@@ -11,9 +11,9 @@ use codegen::words::step::ExitPath;
 use super::cells::{Mark, Region};
 use super::compare::Kept;
 use super::given::shown;
-use super::state::{Activation, Exiting, Pending};
+use super::state::{Activation, Exiting, Hooked, Pending};
 use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
-use crate::engine::cpu::{EXIT, Snapshot};
+use crate::engine::cpu::{EXIT, SPARSE_BACK, Snapshot};
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::situation::Situation;
@@ -28,6 +28,10 @@ impl Trace {
         }
         self.happens(here.uc, Event::Entry);
         let sp = here.sp();
+        if self.kind(self.case.attach).is_some_and(Kind::returned_to) {
+            self.hook_return(here, sp);
+            return;
+        }
         let resume = here.pc.wrapping_add(here.site.ip_offset as u64);
         let initial = &self.case.initial.registers;
         let expect = match self.loaded.filter(|_| self.state.budget == BUDGET - 1) {
@@ -38,6 +42,80 @@ impl Trace {
             _ => here.snapshot(),
         };
         self.begin_activation(expect, sp, resume, here.parent(sp), self.case.attach);
+        if self.calls_stub() {
+            self.call_stub(here, sp);
+        }
+    }
+
+    /// At a site, in place of a callback: the function returns to the trampoline that the case is about.
+    fn hook_return(&mut self, here: &mut Here, sp: u64) {
+        self.state.sites_seen += 1;
+        self.state.hooked.push(Hooked { parent: here.parent(sp), sp });
+        self.return_to(here, sp, self.places.attached);
+    }
+
+    /// Is the case about what is called in the callback's place, without a trampoline that calls it?
+    pub(super) fn calls_stub(&self) -> bool {
+        self.kind(self.case.attach).is_some_and(Kind::is_callback)
+    }
+
+    /// At a site, in place of a trampoline: what is called in the callback's place.
+    fn call_stub(&mut self, here: &mut Here, sp: u64) {
+        let abi = here.registers.abi;
+        let called = sp.wrapping_sub(abi.return_bytes());
+        here.set(abi.sp, called);
+        self.state.stack.write(called, abi.return_bytes() as usize);
+        self.return_to(here, called, SPARSE_BACK);
+        self.state.returns.begin(Some(SPARSE_BACK));
+        if let (Some(link), Some(a)) = (abi.link, self.state.activations.last_mut()) {
+            a.expect[link] = SPARSE_BACK;
+        }
+        let _ = here.uc.set_pc(self.places.attached);
+    }
+
+    /// What was called so has returned: everything must be as it was at the site. Returns where the function goes on, if that is
+    /// known.
+    pub(super) fn stub_returned(&mut self, here: &mut Here) -> Option<u64> {
+        if !self.left_for_stand_in(here, self.calls_stub()) {
+            return None;
+        }
+        self.check_returns(here.pc, ExitPath::Caller);
+        let a = self.state.activations.last()?;
+        let (resume, parent, sp) = (a.resume, a.parent, a.sp);
+        self.check(self.at(Clause::P7, here.pc), Place::Sp, sp, here.sp());
+        self.compare_registers(here);
+        here.set(here.registers.abi.sp, sp);
+        self.return_to(here, sp, parent);
+        self.leave_site();
+        Some(resume)
+    }
+
+    /// Let the function that is called with this SP return there.
+    fn return_to(&self, here: &mut Here, sp: u64, to: u64) {
+        match here.registers.abi.link {
+            Some(link) => here.set(link, to),
+            None => {
+                here.put_word(sp, to);
+            }
+        }
+    }
+
+    /// A trampoline went to what stands for other code. Returns whether that was to be.
+    fn left_for_stand_in(&mut self, here: &mut Here, meant: bool) -> bool {
+        let (by, from) = (self.state.taken.take(), self.state.region);
+        self.state.region = Region::Elsewhere;
+        if !self.enabled || !meant || self.state.activations.is_empty() {
+            return false;
+        }
+        self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
+        true
+    }
+
+    /// The function goes on.
+    fn leave_site(&mut self) {
+        self.state.activations.pop();
+        self.state.go_on();
+        self.checks.way = None;
     }
 
     /// T0 where no site is patched: the trampoline was called.
@@ -188,15 +266,30 @@ impl Trace {
         self.checks.way = None;
     }
 
+    /// What stands for a direct trampoline that sites call does what the smallest one does. Returns where the function goes on, if
+    /// that is known.
+    pub(super) fn direct_call(&mut self, here: &mut Here) -> Option<u64> {
+        if !self.left_for_stand_in(here, self.case.situation.sends()) {
+            return None;
+        }
+        self.direct_entry(here);
+        let a = self.state.activations.last()?;
+        let (resume, returns_to, sp, calls) = (a.resume, a.returns_to, a.sp, a.calls);
+        let p10 = self.at(Clause::P10, here.pc);
+        self.check(p10, Place::Calls, self.calls_due(), calls);
+        self.check(p10.of(Clause::P11), Place::DirectEntered, true, true);
+        here.set(here.registers.abi.sp, sp);
+        self.return_to(here, sp, returns_to);
+        self.leave_site();
+        Some(resume)
+    }
+
     /// A trampoline handed over to a direct trampoline that the site would jump to: the state must be that of the site, and what
     /// its call pushed is gone. Returns where the function goes on, if that is known.
     pub(super) fn direct_jump(&mut self, here: &mut Here) -> Option<u64> {
-        let (by, from) = (self.state.taken.take(), self.state.region);
-        self.state.region = Region::Elsewhere;
-        if !self.enabled || !self.case.situation.direct_jump() || self.state.activations.is_empty() {
+        if !self.left_for_stand_in(here, self.case.situation.direct_jump()) {
             return None;
         }
-        self.arrived(here, &Arrival { by, from, to: Region::Elsewhere, marks: Mark::NONE });
         let lost = self.contract().map_or(RegSet::EMPTY, |c| c.direct_lost);
         self.checks.way = Some(ExitPath::DirectJump);
         self.check_returns(here.pc, ExitPath::DirectJump);
@@ -209,9 +302,7 @@ impl Trace {
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
         self.check(p9.of(Clause::P11), Place::DirectEntered, true, true);
         self.compare_registers(here);
-        self.state.activations.pop();
-        self.state.go_on();
-        self.checks.way = None;
+        self.leave_site();
         Some(resume)
     }
 

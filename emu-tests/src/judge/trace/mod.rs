@@ -34,7 +34,9 @@ pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
 use state::{Activation, State};
 
-use crate::engine::cpu::{Cpu, EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, words};
+use crate::engine::cpu::{
+    Cpu, EXIT, Memory, Registers, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, words,
+};
 use crate::engine::flow::Taken;
 use crate::engine::unwind::Table;
 use crate::report::Clause;
@@ -72,6 +74,8 @@ pub(crate) struct Places {
     pub op: u64,
     /// The trampoline that a hooked return goes to.
     pub exit: u64,
+    /// The trampoline that the case is about.
+    pub attached: u64,
     /// The direct trampoline that a callback or op may choose.
     pub direct: Goal,
     /// Where a redirected function goes on.
@@ -410,7 +414,8 @@ fn look(uc: &mut Uc, pc: u64) {
     let Some(cell) = t.cells.get_mut(pc) else {
         match pc {
             SPARSE_DIRECT | SPARSE_LIVEPATCH => go_through(uc, pc),
-            SPARSE_JUMP => jump_through(uc, pc),
+            SPARSE_JUMP => stand_in(uc, pc, Trace::direct_jump),
+            SPARSE_BACK => stand_in(uc, pc, Trace::stub_returned),
             _ => {}
         }
         return;
@@ -460,6 +465,8 @@ fn go_through(uc: &mut Uc, pc: u64) {
     let Some(t) = uc.get_data_mut() else { return };
     let goal = [t.places.direct, t.places.livepatch].into_iter().find(|goal| goal.named == pc && goal.at != 0);
     match goal {
+        // Nothing but what stands for a direct trampoline is there.
+        Some(goal) if goal.at == pc => stand_in(uc, pc, Trace::direct_call),
         Some(goal) => {
             t.state.came_by = Some(pc);
             let _ = uc.set_pc(goal.at);
@@ -471,13 +478,13 @@ fn go_through(uc: &mut Uc, pc: u64) {
     }
 }
 
-/// At what stands for a direct trampoline that sites jump to: the run goes on behind the site, from where that would.
-fn jump_through(uc: &mut Uc, pc: u64) {
+/// At what stands for code that nobody gave: `does` is what that would do, and says where the run goes on, if that is known.
+fn stand_in(uc: &mut Uc, pc: u64, does: fn(&mut Trace, &mut Here) -> Option<u64>) {
     let Some(mut t) = uc.get_data_mut().take() else { return };
     let mut goes_on = None;
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
         let memory = t.memory.clone();
-        goes_on = t.direct_jump(&mut Here { uc, registers, site, pc, came_by: pc, memory });
+        goes_on = does(&mut t, &mut Here { uc, registers, site, pc, came_by: pc, memory });
     }
     if goes_on.is_none() {
         t.stopped(pc, Place::Stopped);
@@ -539,10 +546,13 @@ impl Trace {
         if moved && arrival.marks.has(Mark::ENTRY) {
             self.check_entry(here, index);
         }
+        if moved && self.calls_stub() {
+            self.check_unwind_of_stub(here, index);
+        }
         if self.case.closely && self.state.trampoline().is_some() {
             self.interrupt(here);
         }
-        if self.case.closely && self.state.trampoline() == Some(index) {
+        if self.case.closely && self.state.trampoline() == Some(index) && !self.calls_stub() {
             self.check_unwind(here);
         }
     }
