@@ -223,6 +223,11 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
         assert_eq!((run.status.code(), told.lines().count(), &*run.stdout), (Some(code), 1, &b""[..]), "{told}");
         assert!(told.contains(says), "{told}");
     }
+    // What cannot be written does not change how it ends.
+    let run = tool(dir, &["-o", "/dev/full", "--", "./program", "4"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), &*run.stdout), (Some(4), &b"2000\n"[..]), "{told}");
+    assert!(told.contains("is not whole: No space left on device"), "{told}");
     // Without sites it runs as it is.
     let run = tool(dir, &["--", "true"]);
     assert_eq!(run.status.code(), Some(0));
