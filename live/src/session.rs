@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::geteuid;
 
 use crate::agent::Agent;
-use crate::attached::{Choice, Objects, Place};
 use crate::clock;
 use crate::drain::{Drain, Seen};
 use crate::forms::{How, What};
+use crate::objects::{Choice, Objects, Place};
 use crate::pool::{Mode, Pool, file_of};
 use crate::program::Program;
 use crate::protocol::{self, HELLO, Hello, Kind, OBEYED};
@@ -159,6 +161,14 @@ impl Session<'_> {
     /// A process is there. It waits for the answer.
     fn greeted(&self, mut stream: UnixStream) -> Result<()> {
         let failed = failed("a process that began");
+        // Any user may connect to such a socket, and whoever does gets the memory with the records.
+        let peer = socket_peercred(&stream).map_err(|e| failed(e.into()))?;
+        if peer.uid != geteuid() {
+            return Err(Error::new(format!(
+                "a process of user {} wants to be recorded; valid: one of yours",
+                peer.uid.as_raw()
+            )));
+        }
         stream.set_read_timeout(Some(PATIENCE)).map_err(&failed)?;
         let mut bytes = [0; HELLO];
         stream.read_exact(&mut bytes).map_err(&failed)?;
