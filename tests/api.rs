@@ -200,6 +200,20 @@ fn templates_and_relocations_are_those_of_the_tool() {
         assert!(to("f") && to("trace_clock"), "{relocations:?}");
 
         let direct = tramptool::generate(&target, &[tramptool::Spec::direct("g").args(1)]).unwrap();
-        assert!(direct.template().unwrap_err().to_string().contains("g_tramp is not a recording trampoline"));
+        assert!(direct.template().unwrap_err().to_string().contains("g_tramp neither records nor is a sled"));
+
+        // A copy has in each field what belongs there, or there is none.
+        let template = made.template().unwrap();
+        let mut copy = vec![0; template.bytes.len()];
+        let near = |id| tramptool::Filling { id, function: 0x1_0000, clock: 0x1_8000, ..Default::default() };
+        template.copy_to(&target, 0x2_0000, &near(7), &mut copy).unwrap();
+        assert_ne!(copy, template.bytes, "{arch}");
+        let refused = |at, filling: &_, bytes: usize| {
+            template.copy_to(&target, at, filling, &mut vec![0; bytes]).unwrap_err().to_string()
+        };
+        let whole = template.bytes.len();
+        assert!(refused(0x2_0000, &near(7), whole - 1).contains("valid: as much room"));
+        assert!(refused(0x2_0000, &near(tramptool::Filling::IDS), whole).contains("valid: 0 to 8388"));
+        assert!(refused(1 << 40, &near(7), whole).contains(" reach"), "{arch}");
     }
 }

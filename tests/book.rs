@@ -266,7 +266,7 @@ fn commands_in_the_text_exist() {
                 continue;
             }
             let sub = match (*command, rest.first()) {
-                ("report" | "contract" | "trace", Some(sub)) => format!("{command} {sub}"),
+                ("report" | "contract" | "trace", Some(sub)) if !sub.starts_with('-') => format!("{command} {sub}"),
                 _ => (*command).to_owned(),
             };
             let help = helps.entry(sub.clone()).or_insert_with(|| {

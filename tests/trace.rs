@@ -204,6 +204,26 @@ fn exceptions_pass_functions_whose_entries_are_recorded() {
     assert!(ok(dir, &["report", "--sort", "calls"]).contains("        10  deep(int)\n"));
 }
 
+/// Where no page may be both written and executed (PR_SET_MDWE), code is written another way.
+#[test]
+fn code_that_may_not_be_written_is_written_otherwise() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let execute = "#include <sys/prctl.h>\n#include <unistd.h>\n\
+                   int main(int n, char **args) { return prctl(65, 1, 0, 0, 0) || n < 2 || execv(args[1], args + 1); }\n";
+    fs::write(dir.join("strict.c"), execute).unwrap();
+    let gcc = Command::new("gcc").args(["strict.c", "-o", "strict"]).current_dir(dir).status();
+    assert!(gcc.unwrap().success());
+    compile(dir, "gcc", "program.c", PROGRAM);
+    let run = tool(dir, &["--", "./strict", "./program", "5"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    // 1: the kernel has no such rule (before Linux 6.3).
+    if run.status.code() != Some(1) {
+        assert_eq!((run.status.code(), &*run.stdout), (Some(5), &b"2000\n"[..]), "{told}");
+        assert!(told.contains("2,003 calls in"), "{told}");
+    }
+}
+
 #[test]
 fn what_cannot_be_traced_is_told_before_it_runs() {
     let directory = tempfile::tempdir().unwrap();
@@ -223,6 +243,11 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
         assert_eq!((run.status.code(), told.lines().count(), &*run.stdout), (Some(code), 1, &b""[..]), "{told}");
         assert!(told.contains(says), "{told}");
     }
+    // What cannot be written does not change how it ends.
+    let run = tool(dir, &["-o", "/dev/full", "--", "./program", "4"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), &*run.stdout), (Some(4), &b"2000\n"[..]), "{told}");
+    assert!(told.contains("is not whole: No space left on device"), "{told}");
     // Without sites it runs as it is.
     let run = tool(dir, &["--", "true"]);
     assert_eq!(run.status.code(), Some(0));

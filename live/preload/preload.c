@@ -19,7 +19,7 @@
 #include "machine.h"
 #include "protocol.h"
 
-enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110 };
+enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -188,15 +188,15 @@ static char *maps(size_t *bytes) {
     return text;
 }
 
-// Tell the tool that this process is here, and take its answer.
+// Tell the tool that this process is here, and take its answer. The socket, or -1.
 static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
     const char *name = getenv("TRAMPTOOL_TRACE_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t len = name ? strlen(name) : 0, bytes = 0;
-    if (!len || len + 2 > sizeof address.sun_path) return 0;
+    if (!len || len + 2 > sizeof address.sun_path) return -1;
     memcpy(address.sun_path + 1, name, len);
     long to = CALL(socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
-    if (to < 0) return 0;
+    if (to < 0) return -1;
     char *text = kind == ATTACH ? maps(&bytes) : 0;
     struct hello hello = {
         .magic = MAGIC,
@@ -220,8 +220,9 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
         fine = sent && answer->pool_bytes && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));
         if (fine) memcpy(fds, CMSG_DATA(sent), 2 * sizeof(int));
     }
+    if (fine) return to;
     CALL(close, to, 0, 0, 0, 0, 0);
-    return fine;
+    return -1;
 }
 
 // Map the pool where addresses of buffers have no bit FULL_BIT.
@@ -233,23 +234,39 @@ static struct pool *map_pool(int file, size_t bytes) {
     return mapped == from ? (struct pool *)from : 0;
 }
 
-static int is(const uint8_t *at, const uint8_t *bytes, uint32_t len) { return memcmp(at, bytes, len) == 0; }
+// Write code: where pages may not be written and executed, through a file that has the rights of a debugger.
+static int write_code(uint8_t *at, const uint8_t *bytes, uint32_t len, int memory) {
+    if (memory >= 0) return CALL(pwrite64, memory, bytes, len, at, 0, 0) == (long)len;
+    memcpy(at, bytes, len);
+    __builtin___clear_cache((char *)at, (char *)at + len);
+    return 1;
+}
 
 // Do what the tool has ordered. Only this thread is there.
-static void obey(const struct order *order, uint32_t count, int file) {
-    for (; count; count--, order++) {
+static struct obeyed obey(const struct order *order, uint32_t count, int file) {
+    struct obeyed done = {0, 0};
+    int memory = -1;
+    for (; count && !done.failed; count--, order++) {
         uint8_t *at = (uint8_t *)order->address;
+        long result = 0;
         if (order->kind == MAP) {
-            long got = CALL(mmap, at, order->len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, order->offset);
-            // Sites without their trampolines stay as they are.
-            if (got != (long)at) return;
-        } else if (order->kind == PROTECT) {
-            if (CALL(mprotect, at, order->len, order->offset, 0, 0, 0) != 0) return;
-        } else if (order->kind == WRITE && is(at, order->before, order->len)) {
-            memcpy(at, order->after, order->len);
-            __builtin___clear_cache((char *)at, (char *)at + order->len);
+            result = CALL(mmap, at, order->len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, order->offset);
+            // Sites without their trampolines stay as they are. An old kernel takes the address as a wish.
+            if (result == (long)at) result = 0;
+            else if (result >= 0 || result < -4095) result = -EEXIST_;
+        } else if (order->kind == PROTECT && memory < 0) {
+            result = CALL(mprotect, at, order->len, order->offset, 0, 0, 0);
+            if (result) memory = CALL(openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0, 0, 0);
+            if (memory >= 0) result = 0;
+        } else if (order->kind == WRITE && memcmp(at, order->before, order->len)) {
+            done.strange++;
+        } else if (order->kind == WRITE && !write_code(at, order->after, order->len, memory)) {
+            result = -EACCES_;
         }
+        done.failed = -result;
     }
+    if (memory >= 0) CALL(close, memory, 0, 0, 0, 0, 0);
+    return done;
 }
 
 // The child of fork has this thread alone. Its parent goes on with the buffer.
@@ -261,22 +278,29 @@ static void forked(void) {
     memset(words.ring, 0, sizeof words.ring);
     words.turn = 0;
     // Nobody wants it, or nobody is there: its records go nowhere.
-    followed = greet(FORKED, &answer, fds) && answer.pool_bytes;
+    int tool = greet(FORKED, &answer, fds);
+    followed = tool >= 0 && answer.pool_bytes;
+    if (tool >= 0) CALL(close, tool, 0, 0, 0, 0, 0);
 }
 
 __attribute__((constructor)) static void attach(void) {
     struct answer answer;
     int fds[2];
     process = CALL(getpid, 0, 0, 0, 0, 0, 0);
-    if (!greet(ATTACH, &answer, fds)) return;
+    int tool = greet(ATTACH, &answer, fds);
+    if (tool < 0) return;
+    // With no orders, there is no file.
+    struct obeyed done = {answer.orders ? ENOMEM_ : 0, 0};
     pool = map_pool(fds[0], answer.pool_bytes);
     const char *file = (const char *)CALL(mmap, 0, answer.file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
     if (pool && (uintptr_t)file < -4096ul && pthread_key_create(&at_exit, thread_ends) == 0) {
         pthread_atfork(0, 0, forked);
         tramptool_refill();
-        obey((const struct order *)file, answer.orders, fds[1]);
+        done = obey((const struct order *)file, answer.orders, fds[1]);
         CALL(munmap, file, answer.file_bytes, 0, 0, 0, 0);
     }
+    send_all(tool, &done, sizeof done);
+    CALL(close, tool, 0, 0, 0, 0, 0);
     CALL(close, fds[0], 0, 0, 0, 0, 0);
     CALL(close, fds[1], 0, 0, 0, 0, 0);
 }

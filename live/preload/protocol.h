@@ -33,6 +33,11 @@ struct order {
     uint8_t before[8], after[8];
 };
 
+// What became of the orders: the errno of the first that failed, and how many sites had other bytes.
+struct obeyed {
+    uint32_t failed, strange;
+};
+
 enum { FULL_BIT = 16, BUFFER = 1 << FULL_BIT, FIRST_BUFFER = 2 * BUFFER, TABLE = 4096 };
 enum { FREE = 0, TAKEN = 1, FULL = 2 };
 enum { BLOCK = 0, DROP = 1, FLIGHT = 2 };

@@ -3,12 +3,12 @@
 
 pub mod agent;
 pub mod attach;
-pub mod attached;
 pub mod clock;
 pub mod drain;
 pub mod forms;
 pub mod maps;
 pub mod object;
+pub mod objects;
 pub mod pool;
 pub mod program;
 pub mod protocol;

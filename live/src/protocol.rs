@@ -138,6 +138,10 @@ impl Order {
     }
 }
 
+/// Bytes of what a process says once it has done what it was told: the errno of the first order that failed, and how many sites had
+/// other bytes.
+pub const OBEYED: usize = 8;
+
 /// The answer to a process.
 pub fn answer(orders: u32, pool_bytes: u64, file_bytes: u64) -> [u8; 24] {
     let mut bytes = [0; 24];

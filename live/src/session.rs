@@ -13,16 +13,18 @@ use std::time::Duration;
 
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::geteuid;
 
 use crate::agent::Agent;
-use crate::attached::{Choice, Objects, Place};
 use crate::clock;
 use crate::drain::{Drain, Seen};
 use crate::forms::{How, What};
+use crate::objects::{Choice, Objects, Place};
 use crate::pool::{Mode, Pool, file_of};
 use crate::program::Program;
-use crate::protocol::{self, HELLO, Hello, Kind};
+use crate::protocol::{self, HELLO, Hello, Kind, OBEYED};
 use crate::sink::{Begun, Sink};
 
 /// How long a process may take to say what it has begun to say.
@@ -159,6 +161,14 @@ impl Session<'_> {
     /// A process is there. It waits for the answer.
     fn greeted(&self, mut stream: UnixStream) -> Result<()> {
         let failed = failed("a process that began");
+        // Any user may connect to such a socket, and whoever does gets the memory with the records.
+        let peer = socket_peercred(&stream).map_err(|e| failed(e.into()))?;
+        if peer.uid != geteuid() {
+            return Err(Error::new(format!(
+                "a process of user {} wants to be recorded; valid: one of yours",
+                peer.uid.as_raw()
+            )));
+        }
         stream.set_read_timeout(Some(PATIENCE)).map_err(&failed)?;
         let mut bytes = [0; HELLO];
         stream.read_exact(&mut bytes).map_err(&failed)?;
@@ -189,7 +199,23 @@ impl Session<'_> {
         let bytes = file.len() as u64;
         let file = file_of(&file).map_err(&failed)?;
         let answer = protocol::answer(count, self.pool.bytes(), bytes);
-        send(&stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(failed)
+        send(&stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(&failed)?;
+        let mut obeyed = [0; OBEYED];
+        stream.read_exact(&mut obeyed).map_err(failed)?;
+        let [failed, strange] =
+            [0, 4].map(|at| u32::from_le_bytes([obeyed[at], obeyed[at + 1], obeyed[at + 2], obeyed[at + 3]]));
+        let pid = hello.pid;
+        if failed != 0 {
+            let why = io::Error::from_raw_os_error(failed.cast_signed());
+            return Err(Error::new(format!(
+                "process {pid} is not recorded, or in part: its code cannot be changed: {why}"
+            )));
+        }
+        if strange != 0 {
+            let what = "functions of it are not recorded: something else stands at their sites";
+            return Err(Error::new(format!("process {pid}: {strange} {what}")));
+        }
+        Ok(())
     }
 
     fn orders(&self, hello: &Hello, text: &str) -> Result<(crate::attach::Orders, Vec<Place>)> {

@@ -3,9 +3,9 @@
 use std::io;
 use std::process::ExitStatus;
 
-use crate::attached::Numbered;
 use crate::forms::How;
 use crate::maps::Mapping;
+use crate::objects::Numbered;
 use crate::pool::Owner;
 use crate::protocol::Moment;
 

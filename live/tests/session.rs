@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use live::agent::Agent;
-use live::attached::{Choice, Numbered};
 use live::forms::{How, What};
 use live::maps::Mapping;
+use live::objects::{Choice, Numbered};
 use live::pool::{Mode, Owner};
 use live::program::{Program, code};
 use live::protocol::Moment;

@@ -346,7 +346,7 @@ fn templates_have_what_objects_have() {
         let around = ["gen", "around", "--args", "1", "--call", "e", "--exit", "x", "--profile", "bare"];
         b.refuses(
             &[&around[..], &first[4..], &["--emit", "template"]].concat(),
-            &["e_tramp is not a recording trampoline"],
+            &["e_tramp neither records nor is a sled"],
         );
     }
 }

@@ -111,7 +111,7 @@ pub enum Filled {
 /// What a copy of a template is for: what S is in its fields. An address that the template has no field for is not looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Filling {
-    /// The function's number, below 2^23.
+    /// The function's number, below [`Filling::IDS`].
     pub id: u32,
     /// The function's address.
     pub function: u64,
@@ -195,7 +195,7 @@ impl Template {
     /// Make the copy that lies at `address` and is for what `filling` says. `copy` takes it, and is as long as the template's bytes.
     ///
     /// # Errors
-    /// A field cannot hold what belongs there: an address out of reach, a number of 2^23 or more. `copy` has another length.
+    /// A field cannot hold what belongs there: an address out of reach, a number of [`Filling::IDS`] or more. `copy` has another length.
     pub fn copy_to(&self, target: &Target, address: u64, filling: &Filling, copy: &mut [u8]) -> Result<()> {
         if copy.len() != self.bytes.len() {
             let (has, room) = (self.bytes.len(), copy.len());
@@ -224,8 +224,9 @@ impl Template {
 }
 
 impl Filling {
-    /// How many numbers of functions there are: on x86_64, a number and what stands below it must fit a signed field of 32 bits.
-    pub const IDS: u32 = 1 << 23;
+    /// How many numbers of functions there are: a number, what stands below it and the rounding of RISC-V's LUI must fit a signed
+    /// field of 32 bits.
+    pub const IDS: u32 = (1 << 23) - 8;
 
     fn of(&self, symbol: Filled) -> u64 {
         match symbol {

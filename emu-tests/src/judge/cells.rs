@@ -71,9 +71,9 @@ pub(crate) fn mark_cells(
         marks.each(fixture, &f.name, (symbol.address, symbol.size), |c| c.region = Region::Function)?;
     }
     for (i, contract) in suite.contracts.iter().enumerate() {
-        let symbol = image
-            .symbol(&contract.name)
-            .ok_or_else(|| Error::new(format!("the object does not define {}", contract.name)))?;
+        let symbol = image.symbol(&contract.name).ok_or_else(|| {
+            Error::new(format!("the object does not define {0}; valid: one that defines {0}", contract.name))
+        })?;
         let range = (symbol.address, extent(image, symbol));
         marks.each(fixture, &contract.name, range, |c| c.region = Region::Trampoline(i as u8))?;
         marks.ranges.push(range);

@@ -2,6 +2,7 @@
 
 use codegen::arch::harden::TypeWord;
 use codegen::arch::patch::Write;
+use codegen::contract::Contract;
 use codegen::profile::lsda::{PERSONALITY, RESUME};
 use codegen::words::error::Result;
 use link::{Image, Input, Options, PAGE, link};
@@ -47,8 +48,9 @@ pub(crate) fn link_at(
     alias.extend([(PERSONALITY, CALLBACK), (RESUME, NOTHING)]);
     let site = Some(&convention.site);
     let first = suite.first();
-    let through = suite.contracts.iter().flat_map(|c| &c.stated.through).map(|v| v.callee.clone());
-    let wanted = through.filter(|callee| !callee.is_empty()).collect();
+    // A trampoline that has lost its call is run too: what it should have called is there.
+    let wanted =
+        suite.contracts.iter().flat_map(named).filter(|callee| !callee.is_empty()).map(str::to_owned).collect();
     // Code may begin anywhere in a page.
     let (base, skip) = (base & !(PAGE - 1), base % PAGE);
     link(
@@ -68,6 +70,14 @@ pub(crate) fn link_at(
             ..Options::default()
         },
     )
+}
+
+/// The functions that a contract names.
+fn named(contract: &Contract) -> impl Iterator<Item = &str> {
+    let through = contract.stated.through.iter().map(|variable| &variable.callee);
+    let programs = contract.programs.iter().map(|program| &*program.symbol);
+    let exit = contract.traced.iter().map(|traced| &traced.exit);
+    through.chain(exit).chain([&contract.callee]).map(String::as_str).chain(programs)
 }
 
 /// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
 use live::agent::Agent;
-use live::attached::Choice;
 use live::forms;
+use live::objects::Choice;
 use live::pool::{Mode, Pool};
 use live::program::{Program, Refused, code};
 use live::session::{self, Options, Outcome};
@@ -253,7 +253,10 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
         outcome
     });
     let outcome = outcome.map_err(Refused::NotRun)?;
-    sink.flush().map_err(failed)?;
+    // The program has run: what is wrong from now on does not change how it ended.
+    if let Err(e) = sink.flush() {
+        note(&format!("{} is not whole: {e}", args.output.display()));
+    }
     outcome.complaints.iter().for_each(|complaint| note(&complaint.to_string()));
     if !args.quiet {
         tell(args, &outcome, sink.size(), began.elapsed());

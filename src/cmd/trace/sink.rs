@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use codegen::words::input;
-use live::attached::Numbered;
 use live::clock;
 use live::forms::How;
 use live::maps::Mapping;
+use live::objects::Numbered;
 use live::pool::Owner;
 use live::protocol::Moment;
 use live::sink::{Begun, Sink};

@@ -1,4 +1,4 @@
-//! What is known of the processes and objects of a session: which functions have which number.
+//! The objects of a session: which functions have which number, and where processes have loaded them.
 
 use std::collections::HashMap;
 use std::fs;
