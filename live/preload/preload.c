@@ -97,10 +97,11 @@ static int32_t room(void) {
     words.tries = 0;
     memset(buffer(n), 0, BUFFER + 64);
     struct buffer *b = table() + n;
-    b->pid = process;
     b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
     b->taken = now();
     b->serial = serial;
+    // Until then, it is nobody's.
+    __atomic_store_n(&b->pid, (uint32_t)process, __ATOMIC_RELEASE);
     return n;
 }
 

@@ -45,6 +45,7 @@ impl Drain {
         let starved = pool.starved();
         let taken = |n: &usize| match pool.state(*n) {
             State::Full => true,
+            State::Taken if pool.owner(*n).pid == 0 => false,
             State::Taken => all || (starved && dead(pool.owner(*n))),
             State::Free => false,
         };

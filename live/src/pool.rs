@@ -49,7 +49,7 @@ pub enum State {
 /// Whose a buffer is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Owner {
-    /// The process.
+    /// The process; 0 while a thread takes it.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
@@ -167,7 +167,8 @@ impl Pool {
     /// Whose it is, or was.
     pub fn owner(&self, buffer: usize) -> Owner {
         let word = |n| self.entry(buffer, n).load(Ordering::Relaxed);
-        Owner { pid: word(1), tid: word(2), serial: word(3) }
+        let pid = self.entry(buffer, 1).load(Ordering::Acquire);
+        Owner { pid, tid: word(2), serial: word(3) }
     }
 
     /// When it was taken.
@@ -186,6 +187,8 @@ impl Pool {
 
     /// Give a buffer back, and tell whoever waits for one.
     pub fn give_back(&self, buffer: usize) {
+        // Whoever takes it puts its number there last, so that nobody takes it for that of its last owner.
+        self.entry(buffer, 1).store(0, Ordering::Relaxed);
         self.entry(buffer, 0).store(0, Ordering::Release);
         self.word(Word::Freed).fetch_add(1, Ordering::SeqCst);
         if self.word(Word::Waiting).load(Ordering::SeqCst) > 0 {
