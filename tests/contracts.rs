@@ -175,7 +175,7 @@ fn each_trampoline_is_judged_by_itself_under_each_option_that_changes_it() {
                 of.is_none_or(|(_, option)| convention.changes(option, kind))
             };
             for spec in convention.specs().filter(|spec| changes(spec.kind)) {
-                let (_, alone) = both(backend, &target, &[spec.clone()]);
+                let (_, alone) = both(backend, &target, &[spec]);
                 let report = emu_tests::check(&[alone], &Filter::default(), 1, &|_, _| {}).unwrap();
                 let what = format!("{} of {} [{}]", spec.name, convention.argument, target.describe());
                 for row in &report.results {
