@@ -45,8 +45,8 @@ pub struct RunArgs {
     #[arg(short = 'N', long, value_name = "PATTERN", value_parser = Pattern::new)]
     never: Vec<Pattern>,
     /// Record functions of these libraries too, by a glob for the file's name
-    #[arg(short = 'L', long, value_name = "LIBRARY", value_parser = Pattern::new)]
-    library: Vec<Pattern>,
+    #[arg(short = 'L', long = "library", value_name = "LIBRARY", value_parser = Pattern::new)]
+    libraries: Vec<Pattern>,
     /// Record no function of fewer bytes
     #[arg(short = 'Z', long, value_name = "BYTES", default_value_t = 0)]
     size: u64,
@@ -130,7 +130,7 @@ impl Choice for Chosen<'_> {
     fn object(&self, path: &Path, program: bool) -> bool {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let own = OWN.iter().any(|own| name.starts_with(own));
-        !own && (program || self.0.library.iter().any(|library| library.is("", [&name, &name])))
+        !own && (program || self.0.libraries.iter().any(|wanted| wanted.is("", [&name, &name])))
     }
 
     fn function(&self, object: &Path, name: &str, size: u64) -> bool {
