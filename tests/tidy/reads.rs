@@ -7,7 +7,7 @@ use crate::sources::{root, rust_files, shown};
 /// The reader.
 const READER: &Excuses = &[
     ("codegen/src/words/input.rs", "it is the reader"),
-    ("live/src/program.rs", "the first bytes of a program"),
+    ("session/src/program.rs", "the first bytes of a program"),
     ("src/cmd/shared/input.rs", "recordings, which are read block by block"),
 ];
 

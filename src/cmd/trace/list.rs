@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use codegen::words::error::{Error, Result};
-use live::object::Object;
+use session::object::Object;
 use tool::printed::{self, printable};
 
 use crate::cmd::shared::exit::DONE;

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
-use live::agent::Agent;
-use live::forms;
-use live::objects::Choice;
-use live::pool::{Mode, Pool};
-use live::program::{Program, Refused, code};
-use live::session::{self, Options, Outcome};
 use rustix::process::{Pid, Signal, kill_process};
+use session::agent::Agent;
+use session::forms;
+use session::objects::Choice;
+use session::pool::{Mode, Pool};
+use session::program::{Program, Refused, code};
+use session::run::{self, Options, Outcome};
 use trace::file::{self, Events, Session, Writer};
 use trace::filter::{Filter, Pattern, Wanted};
 use trace::view::{Key, Report};
@@ -75,7 +75,7 @@ pub struct RunArgs {
     /// With --arch: run it by this command of qemu's user mode, whose words are separated by blanks
     #[arg(long, value_name = "COMMAND", requires = "preload")]
     emulator: Option<String>,
-    /// With --emulator: live/preload/preload.c, compiled for that machine
+    /// With --emulator: session/preload/preload.c, compiled for that machine
     #[arg(long, value_name = "LIBRARY", requires = "arch")]
     preload: Option<PathBuf>,
     /// Say nothing, unless something is wrong
@@ -248,7 +248,7 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     let began = Instant::now();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| pass_on(&child, &over));
-        let outcome = session::run(&program, &options, &mut sink);
+        let outcome = run::run(&program, &options, &mut sink);
         over.store(true, Ordering::SeqCst);
         outcome
     });

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use codegen::words::input;
-use live::clock;
-use live::forms::How;
-use live::maps::Mapping;
-use live::objects::Numbered;
-use live::pool::Owner;
-use live::protocol::Moment;
-use live::sink::{Begun, Sink};
+use session::clock;
+use session::forms::How;
+use session::maps::Mapping;
+use session::objects::Numbered;
+use session::pool::Owner;
+use session::protocol::Moment;
+use session::sink::{Begun, Sink};
 use trace::file::{
     ClockPair, End, Function, Functions, Loaded, Lost, Object, Process, Range, Status, Task, Why, Writer,
 };

@@ -7,15 +7,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use live::agent::Agent;
-use live::forms::{How, What};
-use live::maps::Mapping;
-use live::objects::{Choice, Numbered};
-use live::pool::{Mode, Owner};
-use live::program::{Program, code};
-use live::protocol::Moment;
-use live::session::{Options, Outcome, run};
-use live::sink::{Begun, Sink};
+use session::agent::Agent;
+use session::forms::{How, What};
+use session::maps::Mapping;
+use session::objects::{Choice, Numbered};
+use session::pool::{Mode, Owner};
+use session::program::{Program, code};
+use session::protocol::Moment;
+use session::run::{Options, Outcome, run};
+use session::sink::{Begun, Sink};
 use tramptool::Clock;
 
 /// The program alone, all that has a site.

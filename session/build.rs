@@ -25,7 +25,7 @@ fn main() {
     let done = command.arg(&library).arg(format!("{root}/preload/preload.c")).status();
     if !done.as_ref().is_ok_and(std::process::ExitStatus::success) {
         println!(
-            "cargo::error={cc} cannot compile live/preload/preload.c ({done:?}); install gcc and libc6-dev, or set CC"
+            "cargo::error={cc} cannot compile session/preload/preload.c ({done:?}); install gcc and libc6-dev, or set CC"
         );
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the traced process and `tramptool trace` say to each other, and the memory that they share. live/src/protocol.rs and
-// live/src/pool.rs have the same in Rust.
+// What the traced process and `tramptool trace` say to each other, and the memory that they share. session/src/protocol.rs and
+// session/src/pool.rs have the same in Rust.
 #include <stdint.h>
 
 enum { MAGIC = 0x31545254, ATTACH = 0, FORKED = 1 };

@@ -42,7 +42,7 @@ pub struct Forms {
 /// How far behind what a template calls its function the function goes on behind its site.
 const BEHIND: u64 = 16;
 
-/// The words of a thread, in the order of `words` in `live/preload/preload.c`, eight bytes each.
+/// The words of a thread, in the order of `words` in `session/preload/preload.c`, eight bytes each.
 const WORDS: [&str; 5] = ["RECORD_SHADOW", "RECORD_SHADOW_LIMIT", "RECORD_CURSOR", "RECORD_LIMIT", "RECORD_COUNT"];
 
 impl Forms {

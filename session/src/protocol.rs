@@ -1,4 +1,4 @@
-//! What the traced process and this one say to each other. `live/preload/protocol.h` has the same in C.
+//! What the traced process and this one say to each other. `session/preload/protocol.h` has the same in C.
 
 use std::fmt;
 

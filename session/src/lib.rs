@@ -12,5 +12,5 @@ pub mod objects;
 pub mod pool;
 pub mod program;
 pub mod protocol;
-pub mod session;
+pub mod run;
 pub mod sink;

@@ -25,7 +25,7 @@ impl Agent {
         match fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
             true => Ok(Agent { path, _file: None }),
             false => Err(Error::new(format!(
-                "{}: no such file; valid: live/preload/preload.c, compiled as a shared library",
+                "{}: no such file; valid: session/preload/preload.c, compiled as a shared library",
                 path.display()
             ))),
         }

@@ -1,4 +1,4 @@
-//! The memory that traced processes and this one share: a table of buffers, and the buffers. `live/preload/protocol.h` has the same
+//! The memory that traced processes and this one share: a table of buffers, and the buffers. `session/preload/protocol.h` has the same
 //! in C.
 //!
 //! This is the one place of the crate with unsafe code: the memory is mapped here, and changes while it is read. So all of it is
