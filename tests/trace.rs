@@ -143,8 +143,9 @@ fn what_is_no_recording_is_refused() {
 /// Compile a program with sites for this machine.
 fn compile(dir: &Path, compiler: &str, name: &str, source: &str) {
     fs::write(dir.join(name), source).unwrap();
+    let (compiler, options) = compiler.split_once(' ').unwrap_or((compiler, ""));
     let args = ["-O1", "-fpatchable-function-entry=5", "-pthread", name, "-o", "program"];
-    let run = Command::new(compiler).args(args).current_dir(dir).output().unwrap();
+    let run = Command::new(compiler).args(args).args(options.split_whitespace()).current_dir(dir).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
@@ -191,7 +192,7 @@ fn a_program_runs_as_it_does_alone_and_its_calls_are_recorded() {
 }
 
 #[test]
-fn exceptions_pass_functions_whose_entries_are_recorded() {
+fn exceptions_pass_functions_that_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
     let source = "int deep(int n) { if (n == 0) throw 7; return deep(n - 1) + 1; }\n\
@@ -200,8 +201,22 @@ fn exceptions_pass_functions_whose_entries_are_recorded() {
     let run = tool(dir, &["--", "./program"]);
     let told = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(run.status.code(), Some(7), "{told}");
-    assert!(told.contains("returns are not recorded, because exceptions may pass"), "{told}");
-    assert!(ok(dir, &["report", "--sort", "calls"]).contains("        10  deep(int)\n"));
+    assert!(!told.contains("entries alone"), "{told}");
+    let report = ok(dir, &["report", "--sort", "calls"]);
+    assert!(report.contains("        10  deep(int)\n") && report.contains("left without a return"), "{report}");
+    assert!(ok(dir, &["list", "program"]).contains("shadow "));
+    // Its own unwinder does not know of trampolines: no return address is taken away from it.
+    compile(dir, "g++ -static-libgcc -static-libstdc++", "program.cc", source);
+    for strip in [false, true] {
+        if strip {
+            assert!(Command::new("strip").arg("program").current_dir(dir).status().unwrap().success());
+        }
+        let run = tool(dir, &["--", "./program"]);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(7), "{told}");
+        assert!(told.contains("entries alone are recorded: an object has an unwinder of its own"), "{told}");
+        assert!(ok(dir, &["list", "program"]).contains("entries alone"));
+    }
 }
 
 /// Where no page may be both written and executed (PR_SET_MDWE), code is written another way.

@@ -2,6 +2,7 @@
 // The part of `tramptool trace` that is in the traced process. It does what the tool orders: maps trampolines, writes sites. And
 // it gives each thread a buffer and a shadow stack at its first record.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -18,8 +19,9 @@
 
 #include "machine.h"
 #include "protocol.h"
+#include "unwind.h"
 
-enum { SHADOW = 1 << 20, ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
+enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -36,6 +38,8 @@ static struct pool *pool;
 static pthread_key_t at_exit;
 static pid_t process;
 static int followed = 1;
+static const struct order *orders;
+static uint32_t mapped; // so many of them, which come first, have mapped trampolines
 
 static struct buffer *table(void) { return (struct buffer *)((char *)pool + TABLE); }
 static char *buffer(uint32_t n) { return (char *)pool + FIRST_BUFFER + (size_t)n * 2 * BUFFER; }
@@ -122,7 +126,7 @@ static void new_shadow(void) {
     long at = CALL(mmap, 0, SHADOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int none = at < 0 && at > -4096;
     // Without memory, the outermost function alone is recorded.
-    uint64_t base = none ? (uint64_t)one : (uint64_t)at, bytes = none ? sizeof one : SHADOW, zero = 0;
+    uint64_t base = none ? (uint64_t)one : (uint64_t)at, bytes = none ? sizeof one : SHADOW_ROOM, zero = 0;
     pool->untraced += none;
     if (__atomic_compare_exchange_n(&words.shadow, &zero, base + ENTRY, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
         words.shadow_limit = base + bytes;
@@ -132,9 +136,35 @@ static void new_shadow(void) {
     }
 }
 
+static int in_trampolines(uint64_t at) {
+    for (uint32_t n = 0; n < mapped; n++)
+        if (at - orders[n].address < orders[n].len) return 1;
+    return 0;
+}
+
+// Take the entries out of the shadow stack that belong to no frame any more: longjmp or an exception has left it. The others stay in
+// their order at every moment, for a signal's handler. A frame has ended if one that is called later has as much of the stack.
+static void prune(uint64_t sp) {
+    stack_t alt = {0};
+    CALL(sigaltstack, 0, &alt, 0, 0, 0, 0);
+    uint64_t low = (uint64_t)alt.ss_sp, size = alt.ss_flags & SS_DISABLE ? 0 : alt.ss_size;
+    struct entry { uint64_t parent_ip, sp; } *end = (struct entry *)words.shadow, *kept = end;
+    struct entry *bottom = (struct entry *)words.shadow_base, *to = bottom + 1;
+    uint64_t above = sp - low < size ? 0 : sp;
+    for (struct entry *entry = end - 1; entry > bottom; entry--) {
+        int other_stack = entry->sp - low < size, same = kept < end && kept->sp == entry->sp;
+        if (!other_stack && entry->sp <= above && !(same && in_trampolines(kept->parent_ip - 1))) continue;
+        if (!other_stack) above = entry->sp;
+        *--kept = *entry;
+    }
+    while (kept < end) *(volatile struct entry *)to++ = *kept++;
+    words.shadow = (uint64_t)to;
+}
+
 // Called where a thread has no room for a record: so a new thread comes here first. Signals come here too, in the middle of it.
 __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     if (words.shadow == 0) new_shadow();
+    if (words.shadow_base && words.shadow - words.shadow_base > SHADOW / 2) prune((uint64_t)__builtin_frame_address(0));
     if (!(words.cursor & BUFFER)) return;
     leave_buffer(words.cursor);
     if (pool->stopped || !followed) return;
@@ -154,12 +184,30 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
 static void thread_ends(void *unused) {
     (void)unused;
     leave_buffer(words.cursor);
+    if (words.shadow_base) prune((uint64_t)__builtin_frame_address(0));
     if (words.shadow_base && words.shadow == words.shadow_base + ENTRY) {
         uint64_t base = words.shadow_base;
         words.shadow_base = words.shadow = 0;
         words.shadow_limit = -1;
         CALL(munmap, base, SHADOW, 0, 0, 0, 0);
     }
+}
+
+// libgcc's unwinder asks for what it has to know of a frame, with the last byte of the call as `pc`. Those of trampolines are described
+// for the thread that asks, behind its shadow stack.
+struct dwarf_eh_bases { void *text, *data, *function; };
+typedef const void *find_fde(void *, struct dwarf_eh_bases *);
+__attribute__((visibility("default"))) const void *_Unwind_Find_FDE(void *pc, struct dwarf_eh_bases *bases) {
+    if (in_trampolines((uint64_t)pc)) {
+        *bases = (struct dwarf_eh_bases){.function = pc};
+        if (!words.shadow_base) return 0;
+        return describe((struct frame *)(words.shadow_base + SHADOW_ROOM), (uint64_t)pc, words.shadow);
+    }
+    static find_fde *_Atomic real;
+    if (!real) real = (find_fde *)dlsym(RTLD_NEXT, __func__);
+    // The C library loads it for itself alone, when a thread is cancelled.
+    if (!real) real = (find_fde *)dlsym(dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD), __func__);
+    return real ? real(pc, bases) : 0;
 }
 
 static int send_all(int to, const void *from, size_t bytes) {
@@ -244,7 +292,8 @@ static int write_code(uint8_t *at, const uint8_t *bytes, uint32_t len, int memor
 }
 
 // Do what the tool has ordered. Only this thread is there.
-static struct obeyed obey(const struct order *order, uint32_t count, int file) {
+static struct obeyed obey(uint32_t count, int file) {
+    const struct order *order = orders;
     struct obeyed done = {0, 0};
     int memory = -1;
     for (; count && !done.failed; count--, order++) {
@@ -253,7 +302,7 @@ static struct obeyed obey(const struct order *order, uint32_t count, int file) {
         if (order->kind == MAP) {
             result = CALL(mmap, at, order->len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, order->offset);
             // Sites without their trampolines stay as they are. An old kernel takes the address as a wish.
-            if (result == (long)at) result = 0;
+            if (result == (long)at) result = 0, mapped++;
             else if (result >= 0 || result < -4095) result = -EEXIST_;
         } else if (order->kind == PROTECT && memory < 0) {
             result = CALL(mprotect, at, order->len, order->offset, 0, 0, 0);
@@ -293,12 +342,11 @@ __attribute__((constructor)) static void attach(void) {
     // With no orders, there is no file.
     struct obeyed done = {answer.orders ? ENOMEM_ : 0, 0};
     pool = map_pool(fds[0], answer.pool_bytes);
-    const char *file = (const char *)CALL(mmap, 0, answer.file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
-    if (pool && (uintptr_t)file < -4096ul && pthread_key_create(&at_exit, thread_ends) == 0) {
+    orders = (const struct order *)CALL(mmap, 0, answer.file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
+    if (pool && (uintptr_t)orders < -4096ul && pthread_key_create(&at_exit, thread_ends) == 0) {
         pthread_atfork(0, 0, forked);
         tramptool_refill();
-        done = obey((const struct order *)file, answer.orders, fds[1]);
-        CALL(munmap, file, answer.file_bytes, 0, 0, 0, 0);
+        done = obey(answer.orders, fds[1]);
     }
     send_all(tool, &done, sizeof done);
     CALL(close, tool, 0, 0, 0, 0, 0);

@@ -49,15 +49,22 @@ pub struct Object {
     pub functions: Vec<Function>,
     /// Those with a site that cannot.
     pub refused: Vec<Refused>,
-    /// Whether exceptions may pass its functions: it has tables for them, or ends threads by unwinding.
-    pub unwinds: bool,
+    /// Whether exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines: one that is
+    /// linked into it.
+    pub own_unwinder: bool,
 }
 
-/// Whether a symbol that a file imports says that something is unwound in it.
-fn unwinding(name: &[u8]) -> bool {
-    matches!(name, b"pthread_exit" | b"pthread_cancel")
-        || name.starts_with(b"_Unwind_")
-        || name.starts_with(b"__cxa_throw")
+/// Whether the file has an unwinder. `names` has its symbols, and whether it defines them. One that is `stripped` and has `tables` for
+/// exceptions shows that it has none by what it takes from another.
+fn own_unwinder<'a>(tables: bool, stripped: bool, names: impl Iterator<Item = (&'a [u8], bool)>) -> bool {
+    let (mut defines, mut takes, mut throws) = (false, false, false);
+    for (name, defined) in names {
+        let unwinder = matches!(name, b"_Unwind_RaiseException" | b"_Unwind_Resume");
+        defines |= unwinder && defined;
+        takes |= unwinder && !defined;
+        throws |= !defined && (name.starts_with(b"__cxa_throw") || name.starts_with(b"__gxx_personality"));
+    }
+    defines || tables && !takes && (stripped || !throws)
 }
 
 impl Object {
@@ -83,8 +90,7 @@ impl Object {
         let lowest = loaded().map(|s| s.p_vaddr(endian) & !0xfff).min().unwrap_or_default();
         let sections = header.sections(endian, bytes).map_err(damaged)?;
         let mut build_id = String::new();
-        let mut unwinds =
-            sections.iter().any(|s| sections.section_name(endian, s).is_ok_and(|n| n == b".gcc_except_table"));
+        let tables = sections.iter().any(|s| sections.section_name(endian, s).is_ok_and(|n| n == b".gcc_except_table"));
         for section in sections.iter() {
             if let Some(mut notes) = section.notes(endian, bytes).map_err(damaged)? {
                 while let Ok(Some(note)) = notes.next() {
@@ -95,8 +101,11 @@ impl Object {
             }
         }
         let imported = sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(damaged)?;
-        unwinds |= imported.iter().any(|s| imported.symbol_name(endian, s).is_ok_and(unwinding));
         let symbols = sections.symbols(endian, bytes, elf::SHT_SYMTAB).map_err(damaged)?;
+        let all = [&imported, &symbols].into_iter().flat_map(|table| {
+            table.iter().filter_map(move |s| Some((table.symbol_name(endian, s).ok()?, !s.is_undefined(endian))))
+        });
+        let own_unwinder = own_unwinder(tables, symbols.is_empty(), all);
         let sizes: HashMap<u64, u64> = symbols
             .iter()
             .filter(|s| s.st_type() == elf::STT_FUNC)
@@ -105,8 +114,14 @@ impl Object {
         let input = Input { name: &name, bytes };
         // A file without a list of sites is an error of those who ask for the list alone.
         let sites = link::sites::sites(backend, &input).unwrap_or_default();
-        let mut object =
-            Object { path: path.to_owned(), build_id, lowest, functions: Vec::new(), refused: Vec::new(), unwinds };
+        let mut object = Object {
+            path: path.to_owned(),
+            build_id,
+            lowest,
+            functions: Vec::new(),
+            refused: Vec::new(),
+            own_unwinder,
+        };
         for site in sites.into_iter().filter(|s| s.kind == "entry") {
             let name = site.function.to_owned();
             match site.refused {

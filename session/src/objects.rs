@@ -55,8 +55,9 @@ pub struct Objects {
     next: u32,
 }
 
-/// Objects that have tables for unwinding and do not throw: what they are for is `pthread_exit`, which others have to call.
-const QUIET: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", "libm.so", "libtramptool_trace.so"];
+/// The unwinder that asks `session/preload/preload.c` for the frames of trampolines, and objects whose tables are for it without a word
+/// of that: glibc loads it for `pthread_exit`.
+const ASKS: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", "libm.so", "libtramptool_trace.so"];
 
 impl Objects {
     /// The object of this file, read if it is not known.
@@ -96,7 +97,7 @@ impl Objects {
             .collect();
         paths.dedup();
         let forms = Forms::new(backend.facts().name, what.clock, hello.words)?;
-        let how = match what.returns && !self.unwinds(&paths, backend) {
+        let how = match what.returns && !self.unwinds_alone(&paths, backend) {
             true => How::Shadow,
             false => How::Entry,
         };
@@ -115,13 +116,13 @@ impl Objects {
         Ok((orders, places))
     }
 
-    /// May an exception pass functions of this process?
-    fn unwinds(&self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
+    /// May an exception pass functions of this process without an unwinder that asks for the frames of trampolines?
+    fn unwinds_alone(&self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let loud = paths.iter().filter(|path| !QUIET.iter().any(|quiet| name(path).starts_with(quiet)));
+        let loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
         loud.into_iter().any(|path| match self.known.get(path) {
-            Some(known) => known.object.unwinds,
-            None => Object::read(path, backend).is_ok_and(|object| object.unwinds),
+            Some(known) => known.object.own_unwinder,
+            None => Object::read(path, backend).is_ok_and(|object| object.own_unwinder),
         })
     }
 }

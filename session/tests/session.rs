@@ -80,7 +80,8 @@ impl Sink for Counts {
 /// An architecture: its compiler, the sites, and what runs programs of it.
 struct Arch {
     name: &'static str,
-    gcc: &'static str,
+    /// Before the names of compilers.
+    prefix: &'static str,
     site: &'static str,
     emulator: &'static [&'static str],
     /// Calls of the function that is called most, in thousands: emulators are slow.
@@ -90,21 +91,21 @@ struct Arch {
 const ARCHS: [Arch; 3] = [
     Arch {
         name: "x86_64",
-        gcc: "x86_64-linux-gnu-gcc",
+        prefix: "x86_64-linux-gnu-",
         site: "-fpatchable-function-entry=5",
         emulator: &[],
         turns: 20_000,
     },
     Arch {
         name: "arm64",
-        gcc: "aarch64-linux-gnu-gcc",
+        prefix: "aarch64-linux-gnu-",
         site: "-fpatchable-function-entry=2",
         emulator: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
         turns: 1000,
     },
     Arch {
         name: "riscv64",
-        gcc: "riscv64-linux-gnu-gcc",
+        prefix: "riscv64-linux-gnu-",
         site: "-fpatchable-function-entry=4",
         emulator: &["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
         turns: 1000,
@@ -118,17 +119,23 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(arch: &'static Arch) -> Bench {
+    /// For the program of this file, in C or C++.
+    fn new(arch: &'static Arch, source: &str) -> Bench {
         let bench = Bench { arch, directory: tempfile::tempdir().unwrap() };
         let root = env!("CARGO_MANIFEST_DIR");
-        bench.compile(&["-O1", "-pthread", arch.site, &format!("{root}/tests/program.c"), "-o"], "program");
-        bench.compile(&["-O2", "-fPIC", "-shared", &format!("{root}/preload/preload.c"), "-o"], "library.so");
+        let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
+        let source = format!("{root}/tests/{source}");
+        // With jumps at the end of functions.
+        let how = ["-O1", "-foptimize-sibling-calls", "-pthread", arch.site, &source, "-o"];
+        bench.compile(compiler, &how, "program");
+        bench.compile("gcc", &["-O2", "-fPIC", "-shared", &format!("{root}/preload/preload.c"), "-o"], "library.so");
         bench
     }
 
-    fn compile(&self, args: &[&str], to: &str) {
-        let done = Command::new(self.arch.gcc).args(args).arg(self.path(to)).status();
-        assert!(done.is_ok_and(|status| status.success()), "{} is not installed, or does not compile", self.arch.gcc);
+    fn compile(&self, compiler: &str, args: &[&str], to: &str) {
+        let compiler = format!("{}{compiler}", self.arch.prefix);
+        let done = Command::new(&compiler).args(args).arg(self.path(to)).status();
+        assert!(done.is_ok_and(|status| status.success()), "{compiler} is not installed, or does not compile");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -180,7 +187,7 @@ impl Bench {
 #[test]
 fn what_is_recorded_is_what_the_program_has_counted() {
     for arch in &ARCHS {
-        let bench = Bench::new(arch);
+        let bench = Bench::new(arch, "program.c");
         for (how, wanted) in [("0", Ok(0)), ("3", Ok(3)), ("killed", Err(9))] {
             let (outcome, counts) = bench.run(Mode::Block, 64, how);
             assert_eq!(code(outcome.status), wanted, "{}", arch.name);
@@ -193,10 +200,26 @@ fn what_is_recorded_is_what_the_program_has_counted() {
     }
 }
 
+/// Exceptions, also while others are on their way and from behind a tail call; threads that exit or are cancelled; a backtrace.
+#[test]
+fn unwinding_passes_the_functions_that_are_recorded() {
+    for arch in &ARCHS {
+        let bench = Bench::new(arch, "throws.cc");
+        let (outcome, counts) = bench.run(Mode::Block, 64, "3");
+        assert_eq!(code(outcome.status), Ok(3), "{}", arch.name);
+        assert_eq!((outcome.lost, outcome.how), ((0, 0), Some(How::Shadow)));
+        let counted = bench.counted();
+        for (name, calls) in &counts.of {
+            assert_eq!(calls, &counted[name], "{}: {name}", arch.name);
+        }
+        assert!(outcome.seen.entries > 10 * u64::from(arch.turns));
+    }
+}
+
 /// With fewer buffers than threads, the program waits and nothing is lost. If it may not wait, what is lost is counted.
 #[test]
 fn what_finds_no_room_waits_or_is_counted() {
-    let bench = Bench::new(&ARCHS[0]);
+    let bench = Bench::new(&ARCHS[0], "program.c");
     let (waited, counts) = bench.run(Mode::Block, 2, "0");
     assert_eq!((waited.lost, counts.of), ((0, 0), bench.counted()));
     let (dropped, counts) = bench.run(Mode::Drop, 2, "0");
@@ -209,7 +232,7 @@ fn what_finds_no_room_waits_or_is_counted() {
 /// Of each thread, a flight recorder has the last records: those of its last buffers.
 #[test]
 fn a_flight_recorder_has_the_end() {
-    let bench = Bench::new(&ARCHS[0]);
+    let bench = Bench::new(&ARCHS[0], "program.c");
     let (outcome, counts) = bench.run(Mode::Flight(2), 64, "killed");
     assert_eq!(outcome.lost, (0, 0));
     let counted = bench.counted();

@@ -34,7 +34,7 @@ struct Row<'a> {
 }
 
 const RETURNS: &str = "a site of a compiler";
-const ENTRIES: &str = "a site of a compiler; an exception may pass the function, so its return is not recorded";
+const ENTRIES: &str = "a site of a compiler; the object has an unwinder of its own, which stops at trampolines";
 
 /// List.
 ///
@@ -45,7 +45,7 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     let bytes = input::bytes(&args.file).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let backend = tool::backend_of(&link::Input { name: &name, bytes: &bytes })?;
     let object = Object::read(&args.file, backend)?;
-    let (form, reason) = if object.unwinds { ("entry", ENTRIES) } else { ("shadow", RETURNS) };
+    let (form, reason) = if object.own_unwinder { ("entry", ENTRIES) } else { ("shadow", RETURNS) };
     let traced =
         object.functions.iter().map(|f| Row { function: &f.name, address: f.address, bytes: f.size, form, reason });
     let refused =
@@ -73,7 +73,7 @@ fn human(rows: &[Row]) -> String {
     let traced = rows.iter().filter(|row| row.form != "none").count();
     let _ = writeln!(text, "{traced} of {} functions can be traced", rows.len());
     if rows.iter().any(|row| row.form == "entry") {
-        let _ = writeln!(text, "entries alone: an exception may pass the functions, so their returns are not recorded");
+        let _ = writeln!(text, "entries alone: the object has an unwinder of its own, which stops at trampolines");
     }
     text
 }

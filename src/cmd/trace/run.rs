@@ -312,7 +312,9 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
         if traced < sites { format!(" ({} left out: tramptool trace list)", sites - traced) } else { String::new() };
     note(&format!("traced {traced} of {sites} functions{left}"));
     if outcome.how == Some(forms::How::Entry) && args.events == What::Both {
-        note("returns are not recorded, because exceptions may pass the functions: entries alone");
+        note(
+            "entries alone are recorded: an object has an unwinder of its own (libgcc linked into it), which stops at trampolines",
+        );
     }
     let calls = thousands(outcome.seen.entries);
     let plural = if threads == 1 { "" } else { "s" };
