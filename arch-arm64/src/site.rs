@@ -38,6 +38,12 @@ const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
     SiteForm { before: 4, ..SiteForm::entry(about, bytes) }
 }
 
+/// A return.
+const EMPTY: &[SiteForm] = &[
+    SiteForm::entry("ret", "c0 03 5f d6"),
+    SiteForm { before: 4, ..SiteForm::entry("bti c, ret", "5f 24 03 d5 c0 03 5f d6") },
+];
+
 impl Patch for Arm64 {
     fn facts(&self) -> &'static Facts {
         &FACTS
@@ -63,6 +69,10 @@ impl Patch for Arm64 {
 
     fn site_forms(&self) -> &'static [SiteForm] {
         FORMS
+    }
+
+    fn empty_functions(&self) -> &'static [SiteForm] {
+        EMPTY
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {

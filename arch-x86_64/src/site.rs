@@ -27,6 +27,16 @@ const FORMS: &[SiteForm] = &[
     SiteForm::sled("return", "c3 2e 66 0f 1f 84 00 00 02 00 00"),
 ];
 
+/// A return, and what assemblers put between functions.
+const EMPTY: &[SiteForm] = &[
+    SiteForm::entry("ret", "c3 66 ?? ?? ??"),
+    SiteForm::entry("ret", "c3 0f 1f ?? ??"),
+    SiteForm::entry("ret", "c3 90 90 90 90"),
+    SiteForm::entry("ret", "c3 cc cc cc cc"),
+    SiteForm { before: 4, ..SiteForm::entry("endbr64, ret", "f3 0f 1e fa c3 66 ?? ?? ??") },
+    SiteForm { before: 4, ..SiteForm::entry("endbr64, ret", "f3 0f 1e fa c3 0f 1f ?? ??") },
+];
+
 impl Patch for X86_64 {
     fn facts(&self) -> &'static Facts {
         &FACTS
@@ -38,6 +48,10 @@ impl Patch for X86_64 {
 
     fn site_forms(&self) -> &'static [SiteForm] {
         FORMS
+    }
+
+    fn empty_functions(&self) -> &'static [SiteForm] {
+        EMPTY
     }
 
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {

@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
+enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -38,8 +39,9 @@ static struct pool *pool;
 static pthread_key_t at_exit;
 static pid_t process;
 static int followed = 1;
-static const struct order *orders;
-static uint32_t mapped; // so many of them, which come first, have mapped trampolines
+static char socket_name[sizeof(struct sockaddr_un)]; // programs may change their environment
+static struct { uint64_t address, bytes; } trampolines[REGIONS];
+static _Atomic uint32_t regions;
 
 static struct buffer *table(void) { return (struct buffer *)((char *)pool + TABLE); }
 static char *buffer(uint32_t n) { return (char *)pool + FIRST_BUFFER + (size_t)n * 2 * BUFFER; }
@@ -137,8 +139,8 @@ static void new_shadow(void) {
 }
 
 static int in_trampolines(uint64_t at) {
-    for (uint32_t n = 0; n < mapped; n++)
-        if (at - orders[n].address < orders[n].len) return 1;
+    for (uint32_t n = 0; n < regions; n++)
+        if (at - trampolines[n].address < trampolines[n].bytes) return 1;
     return 0;
 }
 
@@ -219,10 +221,11 @@ static int send_all(int to, const void *from, size_t bytes) {
     return 1;
 }
 
-// The program's path, a newline, and the text of /proc/self/maps. Its memory is not freed: it is once, and small.
+// The program's path, a newline, and the text of /proc/self/maps, in memory of MAPS bytes.
+enum { MAPS = 1 << 20 };
 static char *maps(size_t *bytes) {
-    size_t room = 1 << 20;
-    char *text = (char *)CALL(mmap, 0, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t room = MAPS;
+    char *text = (char *)CALL(mmap, 0, MAPS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     long file = CALL(openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0, 0, 0), n = 1;
     *bytes = 0;
     if (file < 0 || (uintptr_t)text > -4096ul) return 0;
@@ -237,16 +240,17 @@ static char *maps(size_t *bytes) {
     return text;
 }
 
+static void objects_changed(void);
+
 // Tell the tool that this process is here, and take its answer. The socket, or -1.
 static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
-    const char *name = getenv("TRAMPTOOL_TRACE_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t len = name ? strlen(name) : 0, bytes = 0;
+    size_t len = strlen(socket_name), bytes = 0;
     if (!len || len + 2 > sizeof address.sun_path) return -1;
-    memcpy(address.sun_path + 1, name, len);
+    memcpy(address.sun_path + 1, socket_name, len);
     long to = CALL(socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
     if (to < 0) return -1;
-    char *text = kind == ATTACH ? maps(&bytes) : 0;
+    char *text = kind == FORKED ? 0 : maps(&bytes);
     struct hello hello = {
         .magic = MAGIC,
         .kind = kind,
@@ -257,15 +261,18 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
         .refill = (uint64_t)tramptool_refill,
         .words = (char *)&words - (char *)__builtin_thread_pointer(),
         .now = now(),
+        .brk = _r_debug.r_brk,
+        .loaded = (uint64_t)objects_changed,
     };
     int fine = CALL(connect, to, &address, offsetof(struct sockaddr_un, sun_path) + 1 + len, 0, 0, 0) == 0 &&
                send_all(to, &hello, sizeof hello) && send_all(to, text, bytes);
+    if (text) CALL(munmap, text, MAPS, 0, 0, 0, 0);
     char control[CMSG_SPACE(2 * sizeof(int))];
     struct iovec part = {answer, sizeof *answer};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     fine = fine && CALL(recvmsg, to, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL, 0, 0, 0) == sizeof *answer && answer->magic == MAGIC;
     struct cmsghdr *sent = fine ? CMSG_FIRSTHDR(&message) : 0;
-    if (kind == ATTACH) {
+    if (kind != FORKED) {
         fine = sent && answer->pool_bytes && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));
         if (fine) memcpy(fds, CMSG_DATA(sent), 2 * sizeof(int));
     }
@@ -291,9 +298,8 @@ static int write_code(uint8_t *at, const uint8_t *bytes, uint32_t len, int memor
     return 1;
 }
 
-// Do what the tool has ordered. Only this thread is there.
-static struct obeyed obey(uint32_t count, int file) {
-    const struct order *order = orders;
+// Do what the tool has ordered. Nobody executes what is changed: only this thread is there, or the loader has just mapped it.
+static struct obeyed obey(const struct order *order, uint32_t count, int file) {
     struct obeyed done = {0, 0};
     int memory = -1;
     for (; count && !done.failed; count--, order++) {
@@ -302,8 +308,9 @@ static struct obeyed obey(uint32_t count, int file) {
         if (order->kind == MAP) {
             result = CALL(mmap, at, order->len, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, order->offset);
             // Sites without their trampolines stay as they are. An old kernel takes the address as a wish.
-            if (result == (long)at) result = 0, mapped++;
-            else if (result >= 0 || result < -4095) result = -EEXIST_;
+            if (result != (long)at) result = result >= 0 || result < -4095 ? -EEXIST_ : result;
+            else if (regions == REGIONS) result = -ENOMEM_;
+            else trampolines[regions].address = result, trampolines[regions++].bytes = order->len, result = 0;
         } else if (order->kind == PROTECT && memory < 0) {
             result = CALL(mprotect, at, order->len, order->offset, 0, 0, 0);
             if (result) memory = CALL(openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0, 0, 0);
@@ -333,23 +340,44 @@ static void forked(void) {
     if (tool >= 0) CALL(close, tool, 0, 0, 0, 0, 0);
 }
 
-__attribute__((constructor)) static void attach(void) {
-    struct answer answer;
-    int fds[2];
-    process = CALL(getpid, 0, 0, 0, 0, 0, 0);
-    int tool = greet(ATTACH, &answer, fds);
-    if (tool < 0) return;
+// Map the answer's file and do what it orders. What came with the answer is closed.
+static void obey_answer(int tool, const struct answer *answer, const int fds[2], int ready) {
     // With no orders, there is no file.
-    struct obeyed done = {answer.orders ? ENOMEM_ : 0, 0};
-    pool = map_pool(fds[0], answer.pool_bytes);
-    orders = (const struct order *)CALL(mmap, 0, answer.file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
-    if (pool && (uintptr_t)orders < -4096ul && pthread_key_create(&at_exit, thread_ends) == 0) {
-        pthread_atfork(0, 0, forked);
-        tramptool_refill();
-        done = obey(answer.orders, fds[1]);
+    struct obeyed done = {answer->orders ? ENOMEM_ : 0, 0};
+    long file = CALL(mmap, 0, answer->file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
+    if (ready && (file >= 0 || file < -4095)) {
+        done = obey((const struct order *)file, answer->orders, fds[1]);
+        CALL(munmap, file, answer->file_bytes, 0, 0, 0, 0);
     }
     send_all(tool, &done, sizeof done);
     CALL(close, tool, 0, 0, 0, 0, 0);
     CALL(close, fds[0], 0, 0, 0, 0, 0);
     CALL(close, fds[1], 0, 0, 0, 0, 0);
+}
+
+// The loader calls this, in place of a function for debuggers that does nothing, before and after each change of what is loaded. No
+// function of a new object has run yet.
+static void objects_changed(void) {
+    struct answer answer;
+    int fds[2];
+    if (_r_debug.r_state != RT_CONSISTENT || !followed || pool->stopped) return;
+    int tool = greet(LOADED, &answer, fds);
+    if (tool >= 0) obey_answer(tool, &answer, fds, 1);
+}
+
+__attribute__((constructor)) static void attach(void) {
+    struct answer answer;
+    int fds[2];
+    const char *name = getenv("TRAMPTOOL_TRACE_SOCKET");
+    if (name && strlen(name) < sizeof socket_name) strcpy(socket_name, name);
+    process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    int tool = greet(ATTACH, &answer, fds);
+    if (tool < 0) return;
+    pool = map_pool(fds[0], answer.pool_bytes);
+    int ready = pool && pthread_key_create(&at_exit, thread_ends) == 0;
+    if (ready) {
+        pthread_atfork(0, 0, forked);
+        tramptool_refill();
+    }
+    obey_answer(tool, &answer, fds, ready);
 }

@@ -3,7 +3,7 @@
 // session/src/pool.rs have the same in Rust.
 #include <stdint.h>
 
-enum { MAGIC = 0x31545254, ATTACH = 0, FORKED = 1 };
+enum { MAGIC = 0x31545254, ATTACH = 0, FORKED = 1, LOADED = 2 };
 
 // The clocks of the processor and of the system, read one after the other.
 struct moment {
@@ -16,6 +16,7 @@ struct hello {
     uint64_t refill; // address of the routine that gives a thread its buffer
     int64_t words;   // offset of the thread's words from its thread pointer
     struct moment now;
+    uint64_t brk, loaded; // what the loader calls when it has loaded something, and the routine that says so
 };
 
 // The answer, with two file descriptors: the pool, and a file that has the orders first and the trampolines behind them.

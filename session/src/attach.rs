@@ -67,7 +67,13 @@ impl Orders {
         let region = Region::new(loaded, forms, refill, at, backend)?;
         maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
         self.regions.push((at, region.code));
-        let written = region.writes.iter().filter_map(|order| match order {
+        self.write(region.writes, maps);
+        Ok(())
+    }
+
+    /// Write code where these maps have it. Its pages have their protection again afterwards.
+    pub fn write(&mut self, writes: Vec<Order>, maps: &[Mapping]) {
+        let written = writes.iter().filter_map(|order| match order {
             Order::Write { address, .. } => Some(*address),
             _ => None,
         });
@@ -87,8 +93,7 @@ impl Orders {
                 })
             })
         };
-        self.list.extend(protect(true).chain(region.writes).chain(protect(false)));
-        Ok(())
+        self.list.extend(protect(true).chain(writes).chain(protect(false)));
     }
 
     /// How many there are, and the file that has them first and the code behind them.
@@ -127,21 +132,20 @@ impl Region {
             let goes_on = site + function.bytes.len() as u64;
             let entry = forms.copy(*how, at, (*id, goes_on), sled, &mut code)?;
             let jump = backend.branch(Branch::SiteJump, site, entry)?;
-            let (mut before, mut after) = ([0; 8], [0; 8]);
-            let len = jump.len();
-            let (Some(old), Some(there), Some(new)) =
-                (function.bytes.get(..len), before.get_mut(..len), after.get_mut(..len))
-            else {
-                return Err(Error::new(format!(
-                    "{}: a site of {} bytes is too short",
-                    function.name,
-                    function.bytes.len()
-                )));
-            };
-            there.copy_from_slice(old);
-            new.copy_from_slice(&jump);
-            writes.push(Order::Write { address: site, before, after, len: len as u32 });
+            let write = written(site, &function.bytes, &jump);
+            writes.push(write.ok_or_else(|| {
+                let bytes = function.bytes.len();
+                Error::new(format!("{}: a site of {bytes} bytes is too short", function.name))
+            })?);
         }
         Ok(Region { code, writes })
     }
+}
+
+/// The order to write `new` over the beginning of `old`. `None` if it is longer, or longer than an order has room for.
+pub fn written(address: u64, old: &[u8], new: &[u8]) -> Option<Order> {
+    let (mut before, mut after, len) = ([0; 8], [0; 8], new.len());
+    before.get_mut(..len)?.copy_from_slice(old.get(..len)?);
+    after.get_mut(..len)?.copy_from_slice(new);
+    Some(Order::Write { address, before, after, len: len as u32 })
 }

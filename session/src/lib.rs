@@ -6,6 +6,7 @@ pub mod attach;
 pub mod clock;
 pub mod drain;
 pub mod forms;
+pub mod loader;
 pub mod maps;
 pub mod object;
 pub mod objects;

@@ -12,7 +12,7 @@ use crate::attach::{Loaded, Orders};
 use crate::forms::{Forms, How, What};
 use crate::maps::{self, Mapping};
 use crate::object::{Function, Object};
-use crate::protocol::Hello;
+use crate::protocol::{Hello, Kind};
 
 /// Chooses what is recorded.
 pub trait Choice: Sync {
@@ -20,6 +20,8 @@ pub trait Choice: Sync {
     fn object(&self, path: &Path, program: bool) -> bool;
     /// Is this function of it? Its name is empty if none is known.
     fn function(&self, object: &Path, name: &str, size: u64) -> bool;
+    /// Is anything of what is loaded later, by `dlopen`?
+    fn later(&self) -> bool;
 }
 
 /// An object, with the numbers of its functions.
@@ -52,7 +54,13 @@ pub struct Place {
 #[derive(Default)]
 pub struct Objects {
     known: HashMap<PathBuf, Arc<Numbered>>,
+    /// Of each process, the objects that are recorded, and what is added to their addresses.
+    attached: HashMap<u32, Vec<(PathBuf, u64)>>,
     next: u32,
+    /// Of files, whether they have an unwinder of their own.
+    unwinders: HashMap<PathBuf, bool>,
+    /// Templates by the offset of a thread's words.
+    forms: HashMap<i64, Arc<Forms>>,
 }
 
 /// The unwinder that asks `session/preload/preload.c` for the frames of trampolines, and objects whose tables are for it without a word
@@ -76,7 +84,13 @@ impl Objects {
         Ok((numbered, true))
     }
 
-    /// What a process has to do, and where its recorded objects are.
+    /// A process has forked: the child has what its parent has.
+    pub fn forked(&mut self, hello: &Hello) {
+        let all = self.attached.get(&hello.parent).cloned().unwrap_or_default();
+        self.attached.insert(hello.pid, all);
+    }
+
+    /// What a process has to do, and where its recorded objects are that were not there before.
     ///
     /// # Errors
     /// An object cannot be read, or there is no room for trampolines.
@@ -96,15 +110,20 @@ impl Objects {
             .map(|m| PathBuf::from(&m.path))
             .collect();
         paths.dedup();
-        let forms = Forms::new(backend.facts().name, what.clock, hello.words)?;
+        let forms = self.forms(what, hello.words, backend)?;
         let how = match what.returns && !self.unwinds_alone(&paths, backend) {
             true => How::Shadow,
             false => How::Entry,
         };
-        let (mut orders, mut places) = (Orders::default(), Vec::new());
+        let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
+        let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
             let (numbered, new) = self.object(path, backend)?;
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
+            there.push((path.clone(), base));
+            if before.contains(&(path.clone(), base)) {
+                continue;
+            }
             let chosen = |(_, f): &(u32, &Function)| choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
@@ -113,17 +132,31 @@ impl Objects {
             orders.add(&Loaded { base, range, functions }, &forms, hello.refill, &mut maps, backend)?;
             places.push(Place { numbered, base, maps: lines, new, recorded, how });
         }
+        self.attached.insert(hello.pid, there);
         Ok((orders, places))
     }
 
     /// May an exception pass functions of this process without an unwinder that asks for the frames of trampolines?
-    fn unwinds_alone(&self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
+    fn unwinds_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
-        loud.into_iter().any(|path| match self.known.get(path) {
-            Some(known) => known.object.own_unwinder,
-            None => Object::read(path, backend).is_ok_and(|object| object.own_unwinder),
+        loud.into_iter().any(|path| match self.unwinders.get(path) {
+            Some(known) => *known,
+            None => {
+                let own = Object::read(path, backend).is_ok_and(|object| object.own_unwinder);
+                self.unwinders.insert(path.clone(), own);
+                own
+            }
         })
+    }
+
+    fn forms(&mut self, what: What, words: i64, backend: &dyn Patch) -> Result<Arc<Forms>> {
+        if let Some(known) = self.forms.get(&words) {
+            return Ok(known.clone());
+        }
+        let forms = Arc::new(Forms::new(backend.facts().name, what.clock, words)?);
+        self.forms.insert(words, forms.clone());
+        Ok(forms)
     }
 }
 

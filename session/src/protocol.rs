@@ -6,7 +6,7 @@ use std::fmt;
 pub const MAGIC: u32 = 0x3154_5254;
 
 /// Bytes of [`Hello`].
-pub const HELLO: usize = 56;
+pub const HELLO: usize = 72;
 
 /// The most text that is taken, in bytes.
 pub const TEXT_LIMIT: u32 = 1 << 24;
@@ -18,6 +18,8 @@ pub enum Kind {
     Attach,
     /// It is the child of a fork, and has all that its parent has.
     Forked,
+    /// It has loaded or unloaded something.
+    Loaded,
 }
 
 /// The clocks of the processor and of the system, read one after the other.
@@ -48,6 +50,10 @@ pub struct Hello {
     pub words: i64,
     /// When it said it.
     pub now: Moment,
+    /// What its loader calls for debuggers when it has loaded something: `r_brk` of `<link.h>`.
+    pub brk: u64,
+    /// Address of the routine that says so to us.
+    pub loaded: u64,
 }
 
 /// These bytes are no [`Hello`].
@@ -71,6 +77,7 @@ impl Hello {
         let kind = match word(4) {
             0 => Kind::Attach,
             1 => Kind::Forked,
+            2 => Kind::Loaded,
             _ => return Err(Strange),
         };
         let text = word(20);
@@ -79,7 +86,8 @@ impl Hello {
         }
         let (pid, parent, tid) = (word(8), word(12), word(16));
         let now = Moment { ticks: long(40), monotonic: long(48) };
-        Ok(Hello { kind, pid, parent, tid, text, refill: long(24), words: long(32).cast_signed(), now })
+        let (words, brk, loaded) = (long(32).cast_signed(), long(56), long(64));
+        Ok(Hello { kind, pid, parent, tid, text, refill: long(24), words, now, brk, loaded })
     }
 }
 

@@ -18,9 +18,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::geteuid;
 
 use crate::agent::Agent;
+use crate::attach::Orders;
 use crate::clock;
 use crate::drain::{Drain, Seen};
 use crate::forms::{How, What};
+use crate::loader;
+use crate::maps;
 use crate::objects::{Choice, Objects, Place};
 use crate::pool::{Mode, Pool, file_of};
 use crate::program::Program;
@@ -181,12 +184,22 @@ impl Session<'_> {
         if !self.options.follow && first != hello.pid {
             return send(&stream, &protocol::answer(0, 0, 0), &[]).map_err(failed);
         }
+        if hello.kind == Kind::Loaded {
+            return self.attached(&mut stream, &hello, &text);
+        }
         let begun = Begun { pid: hello.pid, parent: hello.parent, exe, at: hello.now };
         locked(&self.sink).process(&begun).map_err(&failed)?;
         if hello.kind == Kind::Forked {
+            locked(&self.objects).forked(&hello);
             return send(&stream, &protocol::answer(0, self.pool.bytes(), 0), &[]).map_err(failed);
         }
-        let (orders, places) = self.orders(&hello, &text)?;
+        self.attached(&mut stream, &hello, &text)
+    }
+
+    /// Tell a process what it has to do, and hear what became of it.
+    fn attached(&self, stream: &mut UnixStream, hello: &Hello, text: &str) -> Result<()> {
+        let failed = failed("a process that began");
+        let (orders, places) = self.orders(hello, text)?;
         for place in &places {
             let mut sink = locked(&self.sink);
             if place.new {
@@ -199,7 +212,7 @@ impl Session<'_> {
         let bytes = file.len() as u64;
         let file = file_of(&file).map_err(&failed)?;
         let answer = protocol::answer(count, self.pool.bytes(), bytes);
-        send(&stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(&failed)?;
+        send(stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(&failed)?;
         let mut obeyed = [0; OBEYED];
         stream.read_exact(&mut obeyed).map_err(failed)?;
         let [failed, strange] =
@@ -218,9 +231,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn orders(&self, hello: &Hello, text: &str) -> Result<(crate::attach::Orders, Vec<Place>)> {
+    fn orders(&self, hello: &Hello, text: &str) -> Result<(Orders, Vec<Place>)> {
         let Options { what, choice, backend, .. } = self.options;
-        locked(&self.objects).attach(hello, text, *what, *choice, *backend)
+        let (mut orders, places) = locked(&self.objects).attach(hello, text, *what, *choice, *backend)?;
+        if hello.kind == Kind::Attach && choice.later() {
+            let maps = maps::parse(text);
+            match loader::tells(hello, &maps, *backend) {
+                Ok(order) => orders.write(vec![order], &maps),
+                Err(error) => self.complain(error),
+            }
+        }
+        Ok((orders, places))
     }
 
     fn note(&self, places: &[Place]) {

@@ -18,16 +18,22 @@ use session::run::{Options, Outcome, run};
 use session::sink::{Begun, Sink};
 use tramptool::Clock;
 
-/// The program alone, all that has a site.
-struct All;
+/// All that has a site, of the program; and of plugins, if it loads some.
+struct All {
+    plugins: bool,
+}
 
 impl Choice for All {
-    fn object(&self, _: &Path, program: bool) -> bool {
-        program
+    fn object(&self, path: &Path, program: bool) -> bool {
+        program || self.plugins && path.ends_with("plugin.so")
     }
 
     fn function(&self, _: &Path, _: &str, _: u64) -> bool {
         true
+    }
+
+    fn later(&self) -> bool {
+        self.plugins
     }
 }
 
@@ -144,6 +150,12 @@ impl Bench {
 
     /// Run it. `how` is its exit code, or `killed`.
     fn run(&self, mode: Mode, buffers: usize, how: &str) -> (Outcome, Counts) {
+        let (outcome, counts) = self.run_all(mode, buffers, how, false);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        (outcome, counts)
+    }
+
+    fn run_all(&self, mode: Mode, buffers: usize, how: &str, plugins: bool) -> (Outcome, Counts) {
         let turns = self.arch.turns.to_string();
         let command: Vec<OsString> =
             vec![self.path("program").into(), self.path("counts").into(), turns.into(), how.into()];
@@ -159,14 +171,13 @@ impl Bench {
             buffers,
             follow: true,
             started: &|_| (),
-            choice: &All,
+            choice: &All { plugins },
             backend,
             emulator: &emulator,
             agent: &agent,
         };
         let mut counts = Counts::default();
         let outcome = run(&program, &options, &mut counts).unwrap();
-        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
         (outcome, counts)
     }
 
@@ -213,6 +224,27 @@ fn unwinding_passes_the_functions_that_are_recorded() {
             assert_eq!(calls, &counted[name], "{}: {name}", arch.name);
         }
         assert!(outcome.seen.entries > 10 * u64::from(arch.turns));
+    }
+}
+
+/// The loader says what it has loaded, before that runs. Where its function for debuggers is too short for a jump, we say so.
+#[test]
+fn what_is_loaded_later_is_recorded() {
+    for arch in &ARCHS {
+        let bench = Bench::new(arch, "loads.c");
+        let source = format!("{}/tests/plugin.c", env!("CARGO_MANIFEST_DIR"));
+        bench.compile("gcc", &["-O1", arch.site, "-fPIC", "-shared", &source, "-o"], "plugin.so");
+        let (outcome, counts) = bench.run_all(Mode::Block, 64, "3", true);
+        assert_eq!(code(outcome.status), Ok(3), "{}", arch.name);
+        if arch.name == "riscv64" {
+            let [complaint] = &*outcome.complaints else { panic!("one complaint: {:?}", outcome.complaints) };
+            assert!(complaint.to_string().starts_with("what is loaded by dlopen is not recorded: "), "{complaint}");
+            continue;
+        }
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        assert_eq!(outcome.lost, (0, 0));
+        let of = |name: &str| counts.of[name];
+        assert_eq!([of("begins"), of("plug"), of("inner")], [[21; 2], [21; 2], [226; 2]], "{}", arch.name);
     }
 }
 

@@ -189,6 +189,12 @@ pub trait Patch: Sync {
         &[]
     }
 
+    /// What a function that does nothing looks like, where a [`Branch::SiteJump`] has room in it: the address that is recorded is
+    /// that of the branch.
+    fn empty_functions(&self) -> &'static [SiteForm] {
+        &[]
+    }
+
     /// The bytes of a branch at `at` to `target`.
     ///
     /// # Errors

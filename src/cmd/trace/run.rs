@@ -139,6 +139,10 @@ impl Choice for Chosen<'_> {
         let args = self.0;
         (args.just.is_empty() || args.just.iter().any(fits)) && !args.never.iter().any(fits) && size >= args.size
     }
+
+    fn later(&self) -> bool {
+        !self.0.libraries.is_empty()
+    }
 }
 
 impl RunArgs {
