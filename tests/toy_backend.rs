@@ -76,6 +76,7 @@ static FACTS: Facts = Facts {
         live: &[],
         callee_saved: RegSet::of(&[FP]),
         caller_saved: RegSet::of(&[R0, Reg(1), Reg(2), Reg(3), PC, LINK]),
+        linkage: RegSet::EMPTY,
         platform: RegSet::EMPTY,
         zero: None,
         sp: SP,

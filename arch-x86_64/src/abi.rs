@@ -36,6 +36,7 @@ pub const ABI: Abi = Abi {
     live: &[("static-chain", RegSet::of(&[R10])), ("varargs", RegSet::of(&[RAX]))],
     callee_saved: RegSet::of(&[RBX, RBP, R12, R13, R14, R15]),
     caller_saved: RegSet::of(&[RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11]),
+    linkage: RegSet::EMPTY,
     platform: RegSet::EMPTY,
     zero: None,
     sp: RSP,
@@ -88,8 +89,13 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 24, fields, records, ..FrameLayout::empty() }
 }
 
-/// The caller's rbp below the return address that the caller's call pushed.
+/// The caller's rbp below the return address that the caller's call pushed; or what is needed where every register is kept.
 fn record_frame(recorder: &Recorder) -> FrameLayout {
+    if recorder.keeps_all {
+        let slot = |symbol, offset, reg| field(symbol, "", offset, Content::Reg(reg), Stores::Hidden);
+        let fields = vec![slot("SAVED_RAX", 0, RAX), slot("SAVED_R11", 8, R11)];
+        return FrameLayout { size_symbol: "FRAME_SIZE", size: 16, fields, ..FrameLayout::empty() };
+    }
     // The slot of both records below it, twice: SP is aligned.
     let offset = if recorder.pair { 16 } else { 0 };
     let records = vec![Record { symbol: "RECORD_PARENT", offset, ret: Content::ParentIp }];

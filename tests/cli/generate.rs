@@ -372,6 +372,12 @@ fn records_that_cannot_be_are_refused() {
                 "record --form shadow: --events entry keeps no return address",
             ),
             ("--events entry --clock none --pair", "record --pair: a call has one record alone; valid: --events both"),
+            ("--events count --live all", "record --live all: a counter keeps no more than others; valid: --events entry"),
+            (
+                "--events both --clock none --live all --sig f(void)",
+                "record --live all: a frame displaces the function's; valid: --form shadow",
+            ),
+            ("--events entry --clock none --live static-chain", "unknown --live of record 'static-chain'; valid: all"),
             ("--events both --clock none --form shadow --unwind", "record --form shadow: unwinders do not find the "),
             ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
             ("--events entry --clock none --unwind", "record --unwind: with --events entry no frame of the trampoline"),

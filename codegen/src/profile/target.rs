@@ -209,7 +209,9 @@ impl Target {
                     self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
                 return Ok(Cow::Owned(frame(&programs)));
             }
-            Kind::Record(recorder @ Recorder { events: Events::Both, shadow: false, .. }) => {
+            Kind::Record(
+                recorder @ (Recorder { events: Events::Both, shadow: false, .. } | Recorder { keeps_all: true, .. }),
+            ) => {
                 let frame = self.layouts.record.ok_or_else(|| self.no_layout("a frame of trampolines that record"))?;
                 return Ok(Cow::Owned(frame(&recorder)));
             }

@@ -203,7 +203,8 @@ pub struct DirectArgs {
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with = "ip")]
     pub sig: Option<String>,
-    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that
+    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that;
+    /// record, with --events entry or --form shadow: `all`, to keep every register at the entry and at the return
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
     /// With --sig: the object with the called functions. If they use no vector register, none is saved

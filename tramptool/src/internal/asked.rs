@@ -88,7 +88,7 @@ impl Asked {
             ("--handler", self.handler.is_some(), &[DIRECT, AROUND, PROGRAMS]),
             ("--ip", self.ip, &[DIRECT]),
             ("--jump", self.jump, &[DIRECT]),
-            ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
+            ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS, RECORD]),
             ("--form", self.form.is_some(), &[AROUND, RECORD]),
             ("--function", self.function.is_some(), WITH_PROTOTYPE),
             ("--events", self.events.is_some(), &[RECORD]),
@@ -129,6 +129,9 @@ pub const RECORD: &str = "record";
 
 /// What trampolines are called on the command line that are called in the middle of a function.
 pub const SLED: &str = "sled";
+
+/// What is live at a function whose caller may know which registers it leaves alone: `--live` of [`RECORD`].
+pub(crate) const LIVE_ALL: &str = "all";
 
 /// The trampolines that are made for one function, or that call one.
 pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD, SLED];
