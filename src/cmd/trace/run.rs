@@ -47,6 +47,9 @@ pub struct RunArgs {
     /// Record functions of these libraries too, by a glob for the file's name
     #[arg(short = 'L', long = "library", value_name = "LIBRARY", value_parser = Pattern::new)]
     libraries: Vec<Pattern>,
+    /// Record functions without a site of a compiler too: programs and libraries as they are
+    #[arg(long)]
+    any: bool,
     /// Record no function of fewer bytes
     #[arg(short = 'Z', long, value_name = "BYTES", default_value_t = 0)]
     size: u64,
@@ -138,6 +141,10 @@ impl Choice for Chosen<'_> {
         let fits = |pattern: &Pattern| pattern.is(&object, [name, name]);
         let args = self.0;
         (args.just.is_empty() || args.just.iter().any(fits)) && !args.never.iter().any(fits) && size >= args.size
+    }
+
+    fn any(&self) -> bool {
+        self.0.any
     }
 }
 
