@@ -21,7 +21,13 @@ pub trait Choice: Sync {
     /// Is this function of it? Its name is empty if none is known.
     fn function(&self, object: &Path, name: &str, size: u64) -> bool;
     /// Is anything of what is loaded later, by `dlopen`?
-    fn later(&self) -> bool;
+    fn later(&self) -> bool {
+        false
+    }
+    /// Are functions recorded too for which no compiler has left room?
+    fn any(&self) -> bool {
+        false
+    }
 }
 
 /// An object, with the numbers of its functions.
@@ -69,11 +75,11 @@ const ASKS: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", 
 
 impl Objects {
     /// The object of this file, read if it is not known.
-    fn object(&mut self, path: &Path, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
+    fn object(&mut self, path: &Path, any: bool, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
         if let Some(known) = self.known.get(path) {
             return Ok((known.clone(), false));
         }
-        let object = Object::read(path, backend)?;
+        let object = Object::read(path, any, backend)?;
         let (id, first) = (self.known.len() as u32 + 1, self.next);
         let next = u32::try_from(object.functions.len()).ok().and_then(|n| first.checked_add(n));
         self.next = next.filter(|n| *n <= tramptool::Filling::IDS).ok_or_else(|| {
@@ -118,7 +124,7 @@ impl Objects {
         let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
-            let (numbered, new) = self.object(path, backend)?;
+            let (numbered, new) = self.object(path, choice.any(), backend)?;
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
             there.push((path.clone(), base));
             if before.contains(&(path.clone(), base)) {
@@ -127,9 +133,9 @@ impl Objects {
             let chosen = |(_, f): &(u32, &Function)| choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
-            let recorded = functions.len();
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
-            orders.add(&Loaded { base, range, functions }, &forms, hello.refill, &mut maps, backend)?;
+            let loaded = Loaded { base, range, functions };
+            let recorded = orders.add(&loaded, &forms, hello.refill, &mut maps, backend)?;
             places.push(Place { numbered, base, maps: lines, new, recorded, how });
         }
         self.attached.insert(hello.pid, there);
@@ -143,7 +149,7 @@ impl Objects {
         loud.into_iter().any(|path| match self.unwinders.get(path) {
             Some(known) => *known,
             None => {
-                let own = Object::read(path, backend).is_ok_and(|object| object.own_unwinder);
+                let own = Object::read(path, false, backend).is_ok_and(|object| object.own_unwinder);
                 self.unwinders.insert(path.clone(), own);
                 own
             }

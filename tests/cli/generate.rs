@@ -372,7 +372,10 @@ fn records_that_cannot_be_are_refused() {
                 "record --form shadow: --events entry keeps no return address",
             ),
             ("--events entry --clock none --pair", "record --pair: a call has one record alone; valid: --events both"),
-            ("--events count --live all", "record --live all: a counter keeps no more than others; valid: --events entry"),
+            (
+                "--events count --live all",
+                "record --live all: a counter keeps no more than others; valid: --events entry",
+            ),
             (
                 "--events both --clock none --live all --sig f(void)",
                 "record --live all: a frame displaces the function's; valid: --form shadow",
