@@ -172,6 +172,7 @@ impl Architecture for Toy {
             direct_test: R0,
             stack_align: 8,
             resume: 8,
+            pad: 0,
             lead: (&[], &[]),
             layouts,
             places: None,

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use codegen::ask::spec::{Body, Kind, Spec};
 use codegen::backend::Backend;
+use codegen::effect::faults::Operator;
 use codegen::profile::target::Target;
 use tool::suite;
 
@@ -38,4 +40,30 @@ fn nothing_that_is_generated_has_a_fault() {
         println!("{}: {count} trampolines generated and checked, {each:.1} us each", backend.facts().name);
     }
     assert!(wrong.is_empty(), "{} false alarms, such as\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
+}
+
+/// Where a return address comes signed, the trampolines that go on at a copy of the function authenticate it first. One that does not,
+/// or that moves SP before, has a fault.
+#[test]
+fn a_signed_return_address_is_authenticated() {
+    let mut checked = 0;
+    for backend in tool::BACKENDS {
+        let bare = tool::profile("bare").unwrap().convention(backend.facts().name).unwrap();
+        let target = backend.target(bare, bare.defaults()).unwrap();
+        let body = Body { function: "copy", resume: 0, exit: "exit", signed: true };
+        let kinds = suite::trampolines(&target).unwrap().into_iter().map(|(_, kind)| kind);
+        for kind in kinds.filter(|kind: &Kind| kind.names_body()) {
+            let spec = Spec { callee: "callee", body, ..Spec::of("tramp", kind) };
+            let Ok(mutants) = backend.mutants(&spec, &target) else { continue };
+            assert_eq!(backend.verify(&spec, &target, None).unwrap(), [], "{kind:?}");
+            let first = |mutant: &&codegen::mutate::Mutant| mutant.offset == 4;
+            for mutant in mutants.iter().filter(first).filter(|m| matches!(m.operator, Operator::Drop | Operator::Swap))
+            {
+                let faults = backend.verify(&spec, &target, Some(mutant)).unwrap();
+                assert!(!faults.is_empty(), "{kind:?}: {mutant}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 10, "{checked}");
 }

@@ -101,8 +101,7 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 fn record_frame(recorder: &Recorder) -> FrameLayout {
     if recorder.keeps_all {
         // What it needs besides x16 and x17.
-        let slot = |symbol, offset, reg| field(symbol, "", offset, Content::Reg(reg), Stores::Hidden);
-        return frame(16, vec![slot("SAVED_X10", 0, X10), slot("SAVED_X11", 8, X11)], Vec::new());
+        return frame(16, vec![field("SAVED_X10", "", 0, Content::Reg(X10), Stores::Hidden)], Vec::new());
     }
     // The slot of both records below it, and nothing beside that.
     let offset = if recorder.pair { 16 } else { 0 };
@@ -162,6 +161,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct_test: DIRECT,
         stack_align: 16,
         resume: 8,
+        pad: 4,
         lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
         layouts,
         places: Some(place),

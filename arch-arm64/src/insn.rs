@@ -28,6 +28,8 @@ use crate::reloc;
 pub enum Insn {
     BtiC,
     BtiJ,
+    /// x30 as it was before PACIASP, with the same SP.
+    Autiasp,
     /// `reg` 31 is xzr.
     Str {
         src: Reg,
@@ -205,6 +207,8 @@ codegen::rows! { Insn, w names out target;
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::action(Action::LandingPad);
+    Autiasp => w.write_str("hint\t#29"),
+        { dynasm!(out ; .arch aarch64 ; hint 29) }, Effects::action(Action::Authenticate { reg: X30 });
     Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.disp(at)),
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [sp, d]) }, Effects::store(src, at.value);
     Stp { a, b, at } => write!(w, "stp\t{}, {}, [sp, #{}]", name(a), name(b), names.disp(at)),

@@ -43,6 +43,7 @@ impl Lower for Arm64 {
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
+            Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });

@@ -30,9 +30,9 @@ impl Scratch {
     /// Those that sites leave.
     const OF_SITE: Scratch =
         Scratch { thread: X10, slot: X11, value: X12, returned: X13, takes: "ldadd x11, x11, [x10]: the slot" };
-    /// Where all others are kept: the two that any call may overwrite, and two that the frame has saved.
+    /// Where all others are kept: the two that any call may overwrite, and one that the frame has saved.
     const SAVED: Scratch =
-        Scratch { slot: X16, value: X17, returned: X11, takes: "ldadd x16, x16, [x10]: the slot", ..Scratch::OF_SITE };
+        Scratch { slot: X16, value: X17, returned: X10, takes: "ldadd x16, x16, [x10]: the slot", ..Scratch::OF_SITE };
 
     /// Those of this trampoline.
     pub(crate) fn of(recorder: Recorder) -> Scratch {

@@ -47,6 +47,9 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         Step::PopReturn => {
             cx.noted(Insn::LdrReg { dst: X30, base: entry, at: parent_ip }, "parent_ip");
             cx.return_found();
+            if returned == thread {
+                record::thread(thread, cx)?;
+            }
             cx.insn(Insn::StrReg { src: entry, base: thread, at: top });
         }
         Step::PassOver => {

@@ -99,6 +99,7 @@ every_row! {
     Insn ROWS row;
     BtiC;
     BtiJ;
+    Autiasp;
     Str { src: stored, at: single };
     Stp { a: stored, b: stored, at: pair };
     Ldr { dst: x, at: single };
@@ -183,6 +184,7 @@ fn alias(text: &str) -> String {
         }
         ("hint", ["34"]) => "bti c".to_owned(),
         ("hint", ["36"]) => "bti j".to_owned(),
+        ("hint", ["29"]) => "autiasp".to_owned(),
         // A logical immediate is printed without a sign.
         ("and", [to, from, mask]) => format!("and {to},{from},{}", mask.parse::<i64>().unwrap()),
         // Registers have one name each.

@@ -195,8 +195,17 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         Cfi::Off => None,
     };
     let harden = Harden { typed, ..Harden::NONE };
-    let own =
-        Own { e_flags, harden, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts, places: Some(place) };
+    let own = Own {
+        e_flags,
+        harden,
+        direct_test: DIRECT,
+        stack_align: 16,
+        resume: 8,
+        pad: 0,
+        lead,
+        layouts,
+        places: Some(place),
+    };
     Ok(Target {
         prologue: vec![
             format!(".attribute arch, \"{arch}\""),

@@ -48,6 +48,7 @@ impl Lower for Riscv64 {
             Step::LandingPad | Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
             }
+            Step::Authenticate => return Err(cx.unsupported(step)),
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
             Step::Link(n) => record(n as usize, cx),

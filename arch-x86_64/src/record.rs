@@ -88,12 +88,12 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
 
 /// The same where every register is kept: the frame lies between a frame record and parent_ip, of which the record gets a copy.
 fn refill_below_saves(cx: &mut Lowering<Insn>) {
+    // As SP is aligned where the function is called.
+    let pushes = if cx.frame.size % ABI.sp_align as i32 == 0 { 2 } else { 1 };
     cx.noted(Insn::Load { dst: SLOT, at: cx.frame_size(0) }, "parent_ip");
-    cx.noted(Insn::Push { reg: SLOT }, "sp is aligned");
-    cx.insn(Insn::Push { reg: SLOT });
+    (0..pushes).for_each(|_| cx.insn(Insn::Push { reg: SLOT }));
     refill(true, cx);
-    cx.insn(Insn::Pop { reg: SLOT });
-    cx.insn(Insn::Pop { reg: SLOT });
+    (0..pushes).for_each(|_| cx.insn(Insn::Pop { reg: SLOT }));
 }
 
 /// The time of a record. What RDTSC overwrites may be in use.

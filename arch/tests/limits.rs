@@ -11,7 +11,7 @@ use tramptool_arch::BACKENDS;
 fn programs(n: usize) -> Vec<Result<(), String>> {
     let program = |i| Program { attach: Attach::Fentry, symbol: Cow::Owned(format!("program{i}")), cookie: 0 };
     let programs: Vec<Program> = (0..n).map(program).collect();
-    let body = Body { function: "f", resume: 0, exit: "" };
+    let body = Body { function: "f", resume: 0, ..Body::default() };
     let spec = Spec { body, programs: &programs, ..Spec::of("trampoline", Kind::Programs(Programs::default())) };
     let assembled = BACKENDS.iter().map(|backend| {
         let convention = profiles::convention("linux-6.12", backend.facts()).unwrap();

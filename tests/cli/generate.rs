@@ -351,6 +351,28 @@ fn templates_have_what_objects_have() {
     }
 }
 
+/// A landing pad before the site of a function moves where it goes on, where no option says it of all functions.
+#[test]
+fn functions_that_begin_with_landing_pads_go_on_behind_them() {
+    let b = Bench::new();
+    for (arch, _) in arches() {
+        let record = ["gen", "record", "--events", "entry", "--clock", "none", "--profile", "bare", "--arch", arch];
+        let of = |function: &'static str| [&record[..], &["--landing-pad", "--function", function]].concat();
+        let backend = tool::backend(arch).unwrap();
+        let bare = tool::profile("bare").unwrap().convention(arch).unwrap();
+        let target = backend.target(bare, bare.defaults()).unwrap();
+        if target.pad == 0 {
+            b.refuses(
+                &of("f"),
+                &["record: --landing-pad is given, but options say whether functions have landing pads"],
+            );
+            continue;
+        }
+        assert!(b.ok(&of("f")).contains(&format!("f+{}", target.resume + target.pad)));
+        b.refuses(&of("f+12"), &["record: --landing-pad is given, but --function says where the site ends"]);
+    }
+}
+
 /// What a recording trampoline cannot be is refused with the option that is in the way, and the place in the prototype marked.
 #[test]
 fn records_that_cannot_be_are_refused() {

@@ -14,6 +14,7 @@ mod place;
 mod program;
 mod recorded;
 mod refilled;
+mod signed;
 mod template;
 mod types;
 mod unwind;

@@ -202,6 +202,20 @@ impl Spec {
         self
     }
 
+    /// The return address comes signed: the site is behind `paciasp`, on arm64. What is called or jumped to is a copy of the function's
+    /// beginning, from that instruction on: it has the name that is given for the function.
+    pub fn signed(mut self) -> Spec {
+        self.asked.signed = true;
+        self
+    }
+
+    /// The traced function begins with a landing pad, and its site is behind that: `bti c` on arm64. Not for x86-64, where the option
+    /// `endbr` says it of all functions.
+    pub fn landing_pad(mut self) -> Spec {
+        self.asked.landing_pad = true;
+        self
+    }
+
     /// Of [`Spec::programs`]: a program that is called before the function, and its cookie.
     pub fn fentry(mut self, symbol: &str, cookie: u32) -> Spec {
         self.asked.fentry.push(format!("{symbol}:{cookie}"));

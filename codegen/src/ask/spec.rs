@@ -13,6 +13,9 @@ pub struct Body<'a> {
     pub resume: i32,
     /// The C function that is called when it has returned.
     pub exit: &'a str,
+    /// The return address comes signed, for the stack pointer at the site: the function that is named begins with the instruction
+    /// that signs it.
+    pub signed: bool,
 }
 
 /// One trampoline to generate.

@@ -39,6 +39,9 @@ pub struct Traced {
     pub resume: i32,
     /// The handler that is called when it has returned; empty if none.
     pub exit: String,
+    /// The return address comes signed for the stack pointer at the site, and goes to the function as it was before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub signed: bool,
 }
 
 /// The promise of one trampoline.
@@ -206,6 +209,7 @@ impl Contract {
                 function: spec.body.function.to_owned(),
                 resume: spec.body.resume,
                 exit: if calls == Calls::Handlers { spec.body.exit.to_owned() } else { String::new() },
+                signed: spec.body.signed,
             }),
             programs: spec.programs.to_vec(),
             frame,

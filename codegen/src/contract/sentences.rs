@@ -3,7 +3,7 @@
 use crate::ask::frame::{Content, Stores};
 use crate::ask::live::Live;
 use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
-use crate::contract::Contract;
+use crate::contract::{Contract, Traced};
 use crate::profile::lsda::PERSONALITY;
 use crate::words::abi::RegSet;
 
@@ -121,6 +121,21 @@ impl Contract {
         text
     }
 
+    /// How a site comes to it that jumps.
+    fn site_jumps(&self) -> String {
+        match &self.traced {
+            Some(Traced { function, signed: true, .. }) => format!(
+                "The site jumps here. The caller's return address is still in its place, signed for sp: {function} signs it once more."
+            ),
+            _ => SITE_JUMPS.to_owned(),
+        }
+    }
+
+    /// Where the function goes on.
+    fn goes_on(&self) -> &'static str {
+        if self.traced.as_ref().is_some_and(|traced| traced.signed) { "from its start" } else { "behind its site" }
+    }
+
     fn around_sentences(&self, around: Around) -> Vec<String> {
         let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
         let (entry_gets, exit_gets) = match around.form {
@@ -155,8 +170,8 @@ impl Contract {
             _ => "The function must not have stack arguments: its caller's stack is one frame higher than it expects.",
         };
         vec![
-            SITE_JUMPS.to_owned(),
-            format!("Calls {}{entry_gets}, then {function} behind its site, then {exit}{exit_gets}.", self.callee),
+            self.site_jumps(),
+            format!("Calls {}{entry_gets}, then {function} {}, then {exit}{exit_gets}.", self.callee, self.goes_on()),
             handlers,
             stores.to_owned(),
             stack.to_owned(),
@@ -166,13 +181,15 @@ impl Contract {
     fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
         let function = self.traced.as_ref().map_or("", |t| &t.function);
         let thread = self.convention.thread.unwrap_or_default();
-        let mut text = vec![SITE_JUMPS.to_owned()];
+        let (mut text, place) = (vec![self.site_jumps()], self.goes_on());
         text.push(match recorder.events {
             Events::Count => {
-                format!("Adds 1 to the word at {thread} + RECORD_COUNT in one instruction, then goes to {function} behind its site.")
+                format!(
+                    "Adds 1 to the word at {thread} + RECORD_COUNT in one instruction, then goes to {function} {place}."
+                )
             }
-            Events::Entry => format!("Records the entry, then goes to {function} behind its site."),
-            Events::Both => format!("Records the entry, calls {function} behind its site, records the return."),
+            Events::Entry => format!("Records the entry, then goes to {function} {place}."),
+            Events::Both => format!("Records the entry, calls {function} {place}, records the return."),
         });
         if recorder.events != Events::Count {
             let time = match recorder.clock {

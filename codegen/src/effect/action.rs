@@ -55,6 +55,11 @@ pub enum Action {
     StoreHalf,
     /// Nothing: an indirect call may come here.
     LandingPad,
+    /// `reg` = what it was before it was signed for this SP.
+    Authenticate {
+        /// The register.
+        reg: Reg,
+    },
     /// `dst` = `src` + `add`.
     Add {
         /// What is written.

@@ -102,6 +102,11 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::PushNext
         | Action::PushSymbol { .. }
         | Action::CallSymbol { .. } => {}
+        Action::Authenticate { reg } => {
+            reads.add(abi.sp);
+            add(reads, reg);
+            add(writes, reg);
+        }
         Action::BitToSign { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);

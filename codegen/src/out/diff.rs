@@ -75,7 +75,7 @@ impl Side<'_> {
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad => out.extend(fixed_words(step)),
             Step::BranchIfNoRoomToReturn | Step::PassOver => out.extend(fixed_words(step)),
             Step::PushReturn | Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
-            Step::LandingPad | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
+            Step::LandingPad | Step::Authenticate | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
             Step::Alloc => {
                 out.extend((frame.size > 0).then(|| format!("{} bytes of stack", frame.size)));
@@ -210,6 +210,7 @@ impl Side<'_> {
 fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
         Step::LandingPad => "landing pad".to_owned(),
+        Step::Authenticate => "the return address, authenticated".to_owned(),
         Step::LoadOp => "op = the literal before the function".to_owned(),
         Step::PushFlags => "flags pushed".to_owned(),
         Step::StackArgs => "the function's stack arguments once more".to_owned(),

@@ -16,6 +16,8 @@ use crate::words::step::{Callee, ExitPath, KernelLabel, Local, Mark, RecordStep,
 pub struct Plan {
     /// In order of emission.
     pub steps: Vec<Step>,
+    /// The return address comes signed.
+    signed: bool,
 }
 
 impl Plan {
@@ -50,6 +52,7 @@ impl Plan {
             )));
         }
         let frame = target.frame(spec.kind)?;
+        self.signed = spec.body.signed && spec.kind.names_body();
         match spec.kind {
             Kind::Stub | Kind::StubGraph => self.stub(spec.kind, target, ExitPath::Caller),
             Kind::StubDirect => self.stub(spec.kind, target, ExitPath::Function),
@@ -91,6 +94,9 @@ impl Plan {
         self.push(&[Step::Block(Role::Entry, "")]);
         if target.landing(kind).is_some() {
             self.push(&[Step::LandingPad]);
+        }
+        if self.signed {
+            self.push(&[Step::Authenticate]);
         }
     }
 

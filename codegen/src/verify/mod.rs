@@ -258,6 +258,9 @@ impl<'c> Checker<'c> {
         }
         if kind.is_callback() || kind.jumped_to() || kind.is_sled() {
             match self.abi.link {
+                Some(link) if self.contract.traced.as_ref().is_some_and(|traced| traced.signed) => {
+                    self.start.set(link, Value::of(Root::Signed));
+                }
                 Some(link) => self.start.set(link, parent),
                 None => self.start.memory.store(0, parent),
             }
@@ -321,6 +324,7 @@ impl<'c> Checker<'c> {
         let symbol = |sym: Sym| self.symbols.get(usize::from(sym.0)).map_or("a symbol".to_owned(), |s| s.to_string());
         let text = match value.root {
             Root::Lost(value::Why::Clobbered) => "what a call left there".to_owned(),
+            Root::Signed => "parent_ip, signed".to_owned(),
             Root::Rounded => "pc down to a multiple of 8".to_owned(),
             Root::Literal => "op".to_owned(),
             Root::OpField(at) => format!("the word at op{at:+}"),

@@ -197,6 +197,7 @@ fn follow(
         Step::PushReturn | Step::FindReturn | Step::PassOver | Step::PopReturn => keep(step, state)?,
         Step::Block(..)
         | Step::LandingPad
+        | Step::Authenticate
         | Step::Mark(_)
         | Step::ExceptionPad
         | Step::AllocReturn

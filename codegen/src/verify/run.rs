@@ -362,6 +362,10 @@ impl Checker<'_> {
                 let pc = operand(src) == Value::of(Root::Pc) && to == 8;
                 (dst, if pc { Value::of(Root::Rounded) } else { lost })
             }
+            Action::Authenticate { reg } => {
+                let fits = operand(reg).is(Value::of(Root::Signed)) && sp == self.site_sp;
+                (reg, if fits { Value::of(Root::Parent) } else { lost })
+            }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
             Action::LoadThread { dst, at } => (dst, self.thread_word(at, state)),
             Action::AddRegs { dst, .. } => (dst, lost),

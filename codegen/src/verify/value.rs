@@ -36,6 +36,8 @@ pub(super) enum Root {
     Pc,
     /// The return address of the traced function; of a C function, its own.
     Parent,
+    /// The same, signed for SP at the start.
+    Signed,
     /// pc, down to a multiple of 8.
     Rounded,
     /// The `ftrace_ops` that a literal before the function names.

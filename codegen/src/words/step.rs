@@ -334,6 +334,8 @@ pub enum Step {
     PassOver,
     /// The place that a branch on this way goes to.
     Path(ExitPath),
+    /// Make of a signed return address what it was before.
+    Authenticate,
     /// Leave.
     Leave(ExitPath),
     /// A step of trampolines that record.

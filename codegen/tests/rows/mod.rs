@@ -347,6 +347,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::None
         | Action::StoreHalf
         | Action::LandingPad
+        | Action::Authenticate { .. }
         | Action::Address { .. }
         | Action::High { .. }
         | Action::Low { .. }

@@ -89,7 +89,7 @@ pub fn unwritten_slot<I: Mutable>() {
         lines.remove(find::<I>(lines, 0, |insn| moves::<I>(insn, argument::<I>(2), false)));
     };
     let around = Kind::Around(Around { form: Form::Frame, args: 3, general_handlers: false });
-    let body = Body { function: "traced", resume: 8, exit: "exit" };
+    let body = Body { function: "traced", resume: 8, exit: "exit", signed: false };
     let spec = Spec { name: "around", callee: "callee", body, ..named(around) };
     finds(&changed::<I>(&spec, drop), Property::Slots);
     // What a callback may store to is written once it returns.

@@ -173,6 +173,10 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<i32>")]
     pub(crate) resume: Option<Spanned<i32>>,
+    /// The return address comes signed for the stack pointer at the site, where the function is called or jumped to: it gets it as it
+    /// was before.
+    #[serde(default)]
+    pub(crate) signed: bool,
     /// `around`: the C function that is called when the function has returned.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

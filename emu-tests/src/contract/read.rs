@@ -148,7 +148,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 26] = [
+        let given: [(&str, Option<usize>, &[&str]); 27] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -168,6 +168,7 @@ impl Reader<'_> {
             ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs", "rethook"]),
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
+            ("signed", t.signed.then_some(here), &["direct", "around", "programs", "record"]),
             ("events", start(t.events.as_ref()), &["record"]),
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),
@@ -394,7 +395,7 @@ impl Reader<'_> {
             Some(_) => self.wanted(t, word, "exit", t.exit.as_ref())?.get_ref().clone(),
             None => String::new(),
         };
-        Ok(Some(Traced { function: function.get_ref().clone(), resume: *resume.get_ref(), exit }))
+        Ok(Some(Traced { function: function.get_ref().clone(), resume: *resume.get_ref(), exit, signed: t.signed }))
     }
 
     fn stack_align(&self, t: &TrampolineIn) -> Result<u32> {

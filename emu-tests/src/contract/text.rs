@@ -231,6 +231,7 @@ impl File {
         if let Some(traced) = &contract.traced {
             self.key("function", &quoted(&traced.function));
             self.key("resume", &traced.resume.to_string());
+            self.when("signed", traced.signed);
             if contract.kind.around().is_some() {
                 self.key("exit", &quoted(&traced.exit));
             }

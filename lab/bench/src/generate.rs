@@ -171,7 +171,7 @@ fn tailored(backend: &dyn Backend, traced: &[Traced], functions: &[u8]) -> Resul
     let functions_of = names.iter().zip(&kinds).zip(traced);
     let specs: Vec<Spec> = functions_of
         .map(|(((function, name), &kind), (_, programs))| {
-            let body = Body { function, resume: target.resume, exit: "" };
+            let body = Body { function, resume: target.resume, ..Body::default() };
             Spec { name, callee: "handler", body, programs, ..Spec::of(name, kind) }
         })
         .collect();

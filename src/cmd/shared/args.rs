@@ -230,6 +230,13 @@ pub struct DirectArgs {
     /// around, programs, record, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
+    /// With --function: the function begins with a landing pad (arm64: BTI c), and its site is behind that
+    #[arg(long, help_heading = "Paired trampolines")]
+    pub landing_pad: bool,
+    /// With --function: the return address comes signed (arm64: the site is behind PACIASP). The trampoline goes on at SYMBOL+N, a copy of the
+    /// function that begins with the instruction that signs [default: +0]
+    #[arg(long, help_heading = "Paired trampolines")]
+    pub signed: bool,
     /// around: the exit handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
@@ -286,7 +293,22 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         self.handler.iter().for_each(|file| input::note(file));
-        let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
+        let DirectArgs {
+            args,
+            sig,
+            live,
+            handler,
+            call,
+            name,
+            ip,
+            jump,
+            form,
+            function,
+            landing_pad,
+            signed,
+            exit,
+            ..
+        } = self;
         let DirectArgs { events, clock, id, result, unwind, pair, refill, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
@@ -300,6 +322,8 @@ impl DirectArgs {
             jump: *jump,
             form: *form,
             function: function.clone(),
+            landing_pad: *landing_pad,
+            signed: *signed,
             exit: exit.clone(),
             events: *events,
             clock: *clock,

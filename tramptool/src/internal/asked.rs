@@ -31,6 +31,10 @@ pub struct Asked {
     pub form: Option<Form>,
     /// The traced function, and maybe bytes from its start to behind its site.
     pub function: Option<String>,
+    /// The function begins with a landing pad, and its site is behind that.
+    pub landing_pad: bool,
+    /// The return address comes signed, and the function that is named signs it once more.
+    pub signed: bool,
     /// The exit handler.
     pub exit: Option<String>,
     /// What `record` records.
@@ -80,7 +84,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 23] = [
+        let given: [(&str, bool, &[&str]); 25] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -91,6 +95,8 @@ impl Asked {
             ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS, RECORD]),
             ("--form", self.form.is_some(), &[AROUND, RECORD]),
             ("--function", self.function.is_some(), WITH_PROTOTYPE),
+            ("--landing-pad", self.landing_pad, WITH_PROTOTYPE),
+            ("--signed", self.signed, WITH_PROTOTYPE),
             ("--events", self.events.is_some(), &[RECORD]),
             ("--clock", self.clock.is_some(), &[RECORD]),
             ("--id", self.id.is_some(), &[RECORD]),

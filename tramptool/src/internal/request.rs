@@ -24,6 +24,7 @@ pub struct Request {
     function: String,
     resume: i32,
     exit: String,
+    signed: bool,
     programs: Vec<Program>,
     export: String,
     proof: Option<Proof>,
@@ -42,7 +43,8 @@ impl Request {
 
     /// As the generator wants it.
     pub fn spec(&self) -> Spec<'_> {
-        let body = Body { function: &self.function, resume: self.resume, exit: &self.exit };
+        let Request { function, resume, exit, signed, .. } = self;
+        let body = Body { function, resume: *resume, exit, signed: *signed };
         Spec {
             name: &self.name,
             kind: self.kind,
@@ -88,7 +90,18 @@ fn named(name: &str, kind: Kind) -> Request {
     let name = name.to_owned();
     let programs = Vec::new();
     let export = none();
-    Request { name, kind, callee: none(), function: none(), resume: 0, exit: none(), programs, export, proof: None }
+    Request {
+        name,
+        kind,
+        callee: none(),
+        function: none(),
+        resume: 0,
+        exit: none(),
+        signed: false,
+        programs,
+        export,
+        proof: None,
+    }
 }
 
 /// The trampoline called `what`; `args` are for those that are made for one function.
@@ -148,13 +161,14 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let frame = target.frame(kind)?;
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
-        resume = target.resume;
+        resume = behind_usual_site(what, args, target)?;
         if let Some((symbol, offset)) = function.split_once('+') {
-            resume = behind_site(offset, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
+            resume =
+                behind_site(offset, args.signed, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
             function = symbol.to_owned();
         }
         check_symbol("function", &function, &frame, target)?;
-    } else if args.function.is_some() {
+    } else if args.function.is_some() || args.landing_pad || args.signed {
         let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
         return Err(Error::new(format!(
             "{what}: --function is given, but nothing calls it or jumps there; valid: without --function{or}"
@@ -173,7 +187,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
-    Ok(Request { name, kind, callee, function, resume, exit, programs, export: String::new(), proof })
+    let (signed, export) = (args.signed, String::new());
+    Ok(Request { name, kind, callee, function, resume, exit, signed, programs, export, proof })
 }
 
 /// Refuse to call the traced function for itself: each call would lead to the next.
@@ -209,9 +224,24 @@ fn jumps(what: &str, target: &Target) -> Result<()> {
     )))
 }
 
+/// Bytes from a function's start to behind its site, where compilers put that.
+fn behind_usual_site(what: &str, args: &Asked, target: &Target) -> Result<i32> {
+    if !args.landing_pad {
+        // A copy of its beginning has no site.
+        return Ok(if args.signed { 0 } else { target.resume });
+    }
+    let refused = match (target.pad, args.function.as_deref()) {
+        (0, _) => "is given, but options say whether functions have landing pads, if any have",
+        _ if args.signed => "is given, but --signed says that the function is a copy without one",
+        (_, Some(function)) if function.contains('+') => "is given, but --function says where the site ends",
+        _ => return Ok(target.resume + target.pad),
+    };
+    Err(Error::new(format!("{what}: --landing-pad {refused}; valid: without it")))
+}
+
 /// Bytes from a function's start to behind its site.
-fn behind_site(text: &str, target: &Target) -> Result<i32> {
-    let least = target.convention.site.ip_offset;
+fn behind_site(text: &str, signed: bool, target: &Target) -> Result<i32> {
+    let least = if signed { 0 } else { target.convention.site.ip_offset };
     // What fills gaps is an instruction of the smallest size.
     let step = target.facts.fill.0.len() as i32;
     let number = parse_u64(text).ok().and_then(|n| i32::try_from(n).ok());

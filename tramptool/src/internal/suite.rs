@@ -29,7 +29,7 @@ use emu_tests::{
 const CALLEE: &str = "direct_func";
 
 /// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
-const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER };
+const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER, signed: false };
 
 /// A prototype with one argument.
 const ONE: &str = "void kfree_skb(struct sk_buff *skb)";
@@ -419,7 +419,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
         }
         Kind::Around(Around { form, args, .. }) => {
             let args = if form == Form::Frame { format!(" --args {args}") } else { String::new() };
-            let Body { function, resume, exit } = spec.body;
+            let Body { function, resume, exit, .. } = spec.body;
             let what = format!("around --form {}{args} --function {function}+{resume}", form.name());
             format!("{what} --call {} --exit {exit} --name {}", spec.callee, spec.name)
         }
@@ -518,7 +518,7 @@ pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target, resume:
     all.extend(names.iter().map(|name| Spec { callee: DIRECT_HANDLER, ..Spec::of(name, direct) }));
     all.extend(paired.iter().map(|(name, function)| Spec {
         callee,
-        body: Body { function, resume, exit },
+        body: Body { function, resume, exit, signed: false },
         ..Spec::of(name, around)
     }));
     let mut suite = suite_of_specs(backend, target, &all)?;
@@ -541,7 +541,7 @@ fn recorders_of_composed(backend: &'static dyn Backend) -> Result<Suite> {
     let names: Vec<(String, u32)> = recorder_names().collect();
     let (function, resume) = AFTER_RECORDER;
     let each = names.iter().map(|(name, id)| Spec {
-        body: Body { function, resume, exit: "" },
+        body: Body { function, resume, exit: "", signed: false },
         ..Spec::of(name, Kind::Record(Recorder { args: RECORDER_ARGS, ..recorder(Events::Entry, Clock::None, *id) }))
     });
     suite_of_specs(backend, &target, &each.collect::<Vec<_>>())

@@ -250,11 +250,11 @@ fn generated(dir: &Path) -> Result<(), String> {
     let [frame, fregs] =
         [Form::Frame, Form::Fregs].map(|form| Kind::Around(Around { form, args: 6, general_handlers: false }));
     fn on<'a>(name: &'a str, function: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
-        let body = Body { function, resume: 5, exit: "on_exit_" };
+        let body = Body { function, resume: 5, exit: "on_exit_", signed: false };
         Spec { name, callee: "on_entry", body, programs, ..Spec::of(name, kind) }
     }
     fn through_core<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
-        let body = Body { function, resume: 5, exit: "core_exit" };
+        let body = Body { function, resume: 5, exit: "core_exit", signed: false };
         Spec { name, callee: "core_entry", body, ..Spec::of(name, kind) }
     }
     write(
@@ -330,7 +330,7 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
         })
     };
     fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
-        Spec { name, body: Body { function, resume: 5, exit: "" }, ..Spec::of(name, kind) }
+        Spec { name, body: Body { function, resume: 5, ..Body::default() }, ..Spec::of(name, kind) }
     }
     let kinds = [
         ("count", Events::Count, Clock::None, false),
