@@ -59,6 +59,7 @@ impl Architecture for Toy {
             direct_test: Reg(0),
             stack_align: 16,
             resume: 8,
+            pad: 0,
             lead: (&[], &[]),
             layouts,
             places: None,

@@ -37,6 +37,8 @@ pub const ABI: Abi = Abi {
     live: &[("static-chain", RegSet::of(&[X15, X18])), ("sret", RegSet::of(&[X8]))],
     callee_saved: RegSet::of(&[X19, X20, X21, X22, X23, X24, X25, X26, X27, X28, X29]),
     caller_saved: RegSet::of(&[X0, X1, X2, X3, X4, X5, X6, X7, X8, X9, X10, X11, X12, X13, X14, X15, X16, X17, X30]),
+    // AAPCS64, 6.1.1: veneers may use IP0 and IP1.
+    linkage: RegSet::of(&[X16, X17]),
     platform: RegSet::of(&[X18]),
     zero: Some(SP),
     sp: SP,
@@ -97,6 +99,10 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 
 /// The record of the traced function's caller.
 fn record_frame(recorder: &Recorder) -> FrameLayout {
+    if recorder.keeps_all {
+        // What it needs besides x16 and x17.
+        return frame(16, vec![field("SAVED_X10", "", 0, Content::Reg(X10), Stores::Hidden)], Vec::new());
+    }
     // The slot of both records below it, and nothing beside that.
     let offset = if recorder.pair { 16 } else { 0 };
     frame(offset + RECORD, Vec::new(), vec![Record { symbol: "RECORD_LR", offset, ret: Content::ParentIp }])
@@ -155,6 +161,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct_test: DIRECT,
         stack_align: 16,
         resume: 8,
+        pad: 4,
         lead: (&[0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5], &["nop", "nop"]),
         layouts,
         places: Some(place),

@@ -1,4 +1,4 @@
-//! Trampolines that record: the registers that sites leave for scratch are all that they need.
+//! Trampolines that record: the registers that sites leave for scratch are all that they need, unless they keep those too.
 
 use codegen::arch::facts::NumberOf;
 use codegen::ask::spec::{Clock, Event, Recorder};
@@ -11,11 +11,35 @@ use crate::abi::ABI;
 use crate::insn::{Insn, XZR};
 use crate::regs::*;
 
-/// The thread pointer, and what is made of it.
-const TEMP: Reg = X10;
-/// The slot of a record, and a value for it.
-const SLOT: Reg = X11;
-const VALUE: Reg = X12;
+/// The registers that they use.
+#[derive(Clone, Copy)]
+pub(crate) struct Scratch {
+    /// The thread pointer, and what is made of it. It outlives the call of a routine that makes room.
+    pub(crate) thread: Reg,
+    /// The slot of a record, or an entry of the shadow stack.
+    pub(crate) slot: Reg,
+    /// A value for it.
+    pub(crate) value: Reg,
+    /// SP where the function has returned.
+    pub(crate) returned: Reg,
+    /// The instruction that takes a slot, which an assembler may not know by name.
+    takes: &'static str,
+}
+
+impl Scratch {
+    /// Those that sites leave.
+    const OF_SITE: Scratch =
+        Scratch { thread: X10, slot: X11, value: X12, returned: X13, takes: "ldadd x11, x11, [x10]: the slot" };
+    /// Where all others are kept: the two that any call may overwrite, and one that the frame has saved.
+    const SAVED: Scratch =
+        Scratch { slot: X16, value: X17, returned: X10, takes: "ldadd x16, x16, [x10]: the slot", ..Scratch::OF_SITE };
+
+    /// Those of this trampoline.
+    pub(crate) fn of(recorder: Recorder) -> Scratch {
+        if recorder.keeps_all { Scratch::SAVED } else { Scratch::OF_SITE }
+    }
+}
+
 /// Where the slot of both records is while the function runs.
 const KEPT: Disp = Disp::number(0);
 
@@ -31,44 +55,45 @@ pub(crate) fn thread(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
+    let Scratch { thread: temp, slot, value, .. } = Scratch::of(recorder);
     match step {
         RecordStep::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
-            thread(TEMP, cx)?;
-            cx.insn(Insn::Movz { dst: SLOT, imm: 1 });
-            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm });
-            cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: entries");
+            thread(temp, cx)?;
+            cx.insn(Insn::Movz { dst: slot, imm: 1 });
+            cx.insn(Insn::Add { dst: temp, src: temp, imm });
+            cx.noted(Insn::Ldadd { add: slot, dst: slot, base: temp }, "ldadd x11, x11, [x10]: entries");
         }
         RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
-            cx.noted(Insn::Ldr { dst: SLOT, at: KEPT }, "the slot of the entry");
+            cx.noted(Insn::Ldr { dst: slot, at: KEPT }, "the slot of the entry");
         }
         RecordStep::Slot(event) => {
             let cursor = cx.number(NumberOf::RecordCursor)?;
             // What looks at the shadow stack before has it there.
             if !recorder.shadow {
-                thread(TEMP, cx)?;
+                thread(temp, cx)?;
             }
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
-                cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "where the buffer ends");
+                cx.noted(Insn::LdrReg { dst: value, base: temp, at }, "where the buffer ends");
             }
-            cx.insn(Insn::Add { dst: TEMP, src: TEMP, imm: cursor });
+            cx.insn(Insn::Add { dst: temp, src: temp, imm: cursor });
             take(event, cx)?;
         }
         RecordStep::SlotAgain(event) => take(event, cx)?,
         RecordStep::BranchIfFull(_, to) if recorder.refill => {
-            cx.noted(Insn::Tbnz { reg: SLOT, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
+            cx.noted(Insn::Tbnz { reg: slot, bit: cx.number(NumberOf::RecordFull)?, to }, "no room there");
         }
         RecordStep::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
-            cx.noted(Insn::Tbnz { reg: SLOT, bit: Disp::number(0), to }, "no room there");
+            cx.noted(Insn::Tbnz { reg: slot, bit: Disp::number(0), to }, "no room there");
         }
-        RecordStep::KeepSlot => cx.noted(Insn::Str { src: SLOT, at: KEPT }, "for the return"),
+        RecordStep::KeepSlot => cx.noted(Insn::Str { src: slot, at: KEPT }, "for the return"),
         RecordStep::NoSlot => {
-            cx.noted(Insn::Movz { dst: SLOT, imm: Recorder::NO_SLOT as u16 }, "no slot");
+            cx.noted(Insn::Movz { dst: slot, imm: Recorder::NO_SLOT as u16 }, "no slot");
             cx.insn(Insn::BLocal { to: Local::Recorded(Event::Entry) });
         }
         RecordStep::BranchIfFull(_, to) => {
-            cx.insn(Insn::Cmp { reg: SLOT, with: VALUE });
+            cx.insn(Insn::Cmp { reg: slot, with: value });
             cx.insn(Insn::BHs { to });
         }
         RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
@@ -76,10 +101,10 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
         RecordStep::What(event) => {
             // In two instructions, whatever the number is: those of all functions are alike.
             let what = recorder.what(event);
-            cx.insn(Insn::Movz { dst: VALUE, imm: what as u16 });
-            cx.insn(Insn::MovkHigh { dst: VALUE, imm: (what >> 16) as u16 });
+            cx.insn(Insn::Movz { dst: value, imm: what as u16 });
+            cx.insn(Insn::MovkHigh { dst: value, imm: (what >> 16) as u16 });
             let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
-            cx.noted(Insn::StrReg { src: VALUE, base: SLOT, at }, "what happened");
+            cx.noted(Insn::StrReg { src: value, base: slot, at }, "what happened");
         }
         RecordStep::Time(event) => time(event, cx)?,
         RecordStep::Timed(_) | RecordStep::Room(_) | RecordStep::Recorded(_) => {}
@@ -87,7 +112,7 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
                 cx.insn(Insn::StrReg {
                     src,
-                    base: SLOT,
+                    base: slot,
                     at: Disp::number(recorder.begins(event) + Recorder::WORDS + 8 * n as i32),
                 });
             }
@@ -97,11 +122,12 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Take a slot. TEMP has the address of the cursor.
+/// Take a slot. The address of the cursor is at hand.
 fn take(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
-    let imm = cx.recorder()?.slot_bytes(event) as u16;
-    cx.insn(Insn::Movz { dst: SLOT, imm });
-    cx.noted(Insn::Ldadd { add: SLOT, dst: SLOT, base: TEMP }, "ldadd x11, x11, [x10]: the slot");
+    let recorder = cx.recorder()?;
+    let Scratch { thread: temp, slot, takes, .. } = Scratch::of(recorder);
+    cx.insn(Insn::Movz { dst: slot, imm: recorder.slot_bytes(event) as u16 });
+    cx.noted(Insn::Ldadd { add: slot, dst: slot, base: temp }, takes);
     Ok(())
 }
 
@@ -125,13 +151,14 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
 /// The time of a record.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
+    let Scratch { thread: temp, slot, value, .. } = Scratch::of(recorder);
     let at = Disp::number(recorder.begins(event) + Recorder::TIME);
-    let store = |src: Reg| Insn::StrReg { src, base: SLOT, at };
+    let store = |src: Reg| Insn::StrReg { src, base: slot, at };
     match recorder.clock {
         Clock::None if recorder.pair && event != Event::Entry => {
             let at = cx.number(NumberOf::RecordCursor)?;
-            thread(TEMP, cx)?;
-            cx.noted(Insn::LdrReg { dst: VALUE, base: TEMP, at }, "calls with slots before that began before");
+            thread(temp, cx)?;
+            cx.noted(Insn::LdrReg { dst: value, base: temp, at }, "calls with slots before that began before");
         }
         Clock::None => {
             cx.noted(store(XZR), "no time");
@@ -139,22 +166,22 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Clock::Word => {
             let sym = cx.clock()?;
-            cx.insn(Insn::Adrp { dst: VALUE, sym });
-            cx.noted(Insn::LdrLo12 { dst: VALUE, base: VALUE, sym }, "time");
+            cx.insn(Insn::Adrp { dst: value, sym });
+            cx.noted(Insn::LdrLo12 { dst: value, base: value, sym }, "time");
         }
-        Clock::Tsc => cx.noted(Insn::MrsClock { dst: VALUE }, "time"),
+        Clock::Tsc => cx.noted(Insn::MrsClock { dst: value }, "time"),
         Clock::Stamp8 => {
             let bytes = recorder.bytes(event);
             cx.noted(store(XZR), "no time yet");
-            cx.noted(Insn::Add { dst: VALUE, src: SLOT, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
-            cx.insn(Insn::AndLow { dst: VALUE, src: VALUE, bits: Recorder::BLOCK.ilog2() as u8 });
-            cx.insn(Insn::Movz { dst: TEMP, imm: bytes as u16 });
-            cx.insn(Insn::Cmp { reg: VALUE, with: TEMP });
+            cx.noted(Insn::Add { dst: value, src: slot, imm: Disp::number(bytes - 1) }, "the last byte of the slot");
+            cx.insn(Insn::AndLow { dst: value, src: value, bits: Recorder::BLOCK.ilog2() as u8 });
+            cx.insn(Insn::Movz { dst: temp, imm: bytes as u16 });
+            cx.insn(Insn::Cmp { reg: value, with: temp });
             cx.insn(Insn::BHs { to: Local::Timed(event) });
-            cx.noted(Insn::MrsClock { dst: VALUE }, "time");
+            cx.noted(Insn::MrsClock { dst: value }, "time");
         }
     }
-    cx.insn(store(VALUE));
+    cx.insn(store(value));
     Ok(())
 }
 

@@ -38,6 +38,8 @@ pub const ABI: Abi = Abi {
     live: &[("static-chain", RegSet::of(&[T2])), ("fastcc", RegSet::of(&[T2, T3, T4, T5, T6]))],
     callee_saved: RegSet::of(&[S0, S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11]),
     caller_saved: RegSet::of(&[RA, T0, T1, T2, A0, A1, A2, A3, A4, A5, A6, A7, T3, T4, T5, T6]),
+    // The jump of a site goes through it, and so does `tail`.
+    linkage: RegSet::of(&[T1]),
     platform: RegSet::of(&[GP, TP]),
     zero: Some(ZERO),
     sp: SP,
@@ -85,6 +87,12 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
 
 /// The record of the traced function's caller.
 fn record_frame(recorder: &Recorder) -> FrameLayout {
+    if recorder.keeps_all {
+        // What it needs besides t1.
+        let slot = |symbol, offset, reg| field(symbol, "", offset, Content::Reg(reg), Stores::Hidden);
+        let fields = vec![slot("SAVED_T3", 0, T3), slot("SAVED_T4", 8, T4)];
+        return FrameLayout { size_symbol: "FRAME_SIZE", size: 16, fields, ..FrameLayout::empty() };
+    }
     // The slot of both records below it, and nothing beside that.
     let offset = if recorder.pair { 16 } else { 0 };
     let records = vec![Record { symbol: "RECORD_PARENT", offset, ret: Content::ParentIp }];
@@ -187,8 +195,17 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         Cfi::Off => None,
     };
     let harden = Harden { typed, ..Harden::NONE };
-    let own =
-        Own { e_flags, harden, direct_test: DIRECT, stack_align: 16, resume: 8, lead, layouts, places: Some(place) };
+    let own = Own {
+        e_flags,
+        harden,
+        direct_test: DIRECT,
+        stack_align: 16,
+        resume: 8,
+        pad: 0,
+        lead,
+        layouts,
+        places: Some(place),
+    };
     Ok(Target {
         prologue: vec![
             format!(".attribute arch, \"{arch}\""),

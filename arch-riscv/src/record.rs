@@ -13,16 +13,22 @@ use crate::regs::*;
 
 /// A value for a slot.
 const TEMP: Reg = T1;
-/// The slot of a record, the address of the cursor or the counter, and the limit.
+/// The slot of a record, and the address of the cursor or the counter, which outlives the call of a routine that makes room.
 const SLOT: Reg = T3;
 const CELL: Reg = T4;
-const LIMIT: Reg = T5;
 /// Where the slot of both records is while the function runs.
 const KEPT: Disp = Disp::number(0);
+
+/// What says whether there is room; and how many bytes a record has, when it is known that there is. Where all others are kept,
+/// these are registers that are free then.
+fn limits(recorder: Recorder) -> (Reg, Reg) {
+    if recorder.keeps_all { (TEMP, CELL) } else { (T5, T5) }
+}
 
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
+    let (limit, _) = limits(recorder);
     match step {
         RecordStep::Count => {
             let imm = cx.number(NumberOf::RecordCount)?;
@@ -38,25 +44,25 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
             if !recorder.refill {
                 let at = cx.number(NumberOf::RecordLimit)?;
-                cx.noted(Insn::LdReg { dst: LIMIT, base: TP, at }, "where the buffer ends");
+                cx.noted(Insn::LdReg { dst: limit, base: TP, at }, "where the buffer ends");
             }
             take(event, cx)?;
         }
         RecordStep::SlotAgain(event) => take(event, cx)?,
         RecordStep::BranchIfFull(_, to) if recorder.refill => {
-            cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
-            cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
+            cx.insn(Insn::SlliUp { dst: limit, src: SLOT, bit: cx.number(NumberOf::RecordFull)? });
+            cx.noted(Insn::Bltz { reg: limit, to }, "no room there");
         }
         RecordStep::BranchIfFull(event, to) if recorder.pair && event != Event::Entry => {
-            cx.insn(Insn::SlliUp { dst: LIMIT, src: SLOT, bit: Disp::number(0) });
-            cx.noted(Insn::Bltz { reg: LIMIT, to }, "no room there");
+            cx.insn(Insn::SlliUp { dst: limit, src: SLOT, bit: Disp::number(0) });
+            cx.noted(Insn::Bltz { reg: limit, to }, "no room there");
         }
         RecordStep::KeepSlot => cx.noted(Insn::Sd { src: SLOT, at: KEPT }, "for the return"),
         RecordStep::NoSlot => {
             cx.noted(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(Recorder::NO_SLOT) }, "no slot");
             cx.noted(Insn::J { to: Local::Recorded(Event::Entry) }, "j");
         }
-        RecordStep::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: LIMIT, to }),
+        RecordStep::BranchIfFull(_, to) => cx.insn(Insn::Bgeu { reg: SLOT, with: limit, to }),
         RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
         RecordStep::ToRoom(event) => cx.noted(Insn::J { to: Local::Room(event) }, "j"),
         RecordStep::What(event) => {
@@ -138,8 +144,9 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
             let last = Disp::number(bytes - 1);
             cx.noted(Insn::Addi { dst: TEMP, src: SLOT, imm: last }, "the last byte of the slot");
             cx.insn(Insn::AndLow { dst: TEMP, src: TEMP, bits: Recorder::BLOCK.ilog2() as u8 });
-            cx.insn(Insn::Addi { dst: LIMIT, src: ZERO, imm: Disp::number(bytes) });
-            cx.insn(Insn::Bgeu { reg: TEMP, with: LIMIT, to: Local::Timed(event) });
+            let (_, with) = limits(recorder);
+            cx.insn(Insn::Addi { dst: with, src: ZERO, imm: Disp::number(bytes) });
+            cx.insn(Insn::Bgeu { reg: TEMP, with, to: Local::Timed(event) });
             cx.noted(Insn::Rdtime { dst: TEMP }, "rdtime t1");
         }
     }

@@ -11,22 +11,24 @@ use codegen::words::step::{Disp, ExitPath, Local, Step};
 use crate::insn::Insn;
 use crate::regs::*;
 
-/// An entry, the one above it, and a value of it.
+/// An entry, and the one above it or SP where the function has returned.
 const ENTRY: Reg = T3;
 const ABOVE: Reg = T4;
-const VALUE: Reg = T5;
 
 /// Lower a step of it.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     let top = cx.number(NumberOf::RecordShadow)?;
     let (parent_ip, sp) = (Disp::number(0), Disp::number(Recorder::KEPT_SP));
+    let keeps_all = cx.recorder()?.keeps_all;
+    // Of an entry.
+    let value = if keeps_all { T1 } else { T5 };
     let moved = |dst: Reg, by: i32| Insn::Addi { dst, src: ENTRY, imm: Disp::number(by) };
     match step {
         Step::BranchIfNoRoomToReturn => {
             let limit = cx.number(NumberOf::RecordShadowLimit)?;
             cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
-            cx.insn(Insn::LdReg { dst: VALUE, base: TP, at: limit });
-            cx.insn(Insn::Bgeu { reg: ENTRY, with: VALUE, to: Local::Path(ExitPath::Function) });
+            cx.insn(Insn::LdReg { dst: value, base: TP, at: limit });
+            cx.insn(Insn::Bgeu { reg: ENTRY, with: value, to: Local::Path(ExitPath::Function) });
         }
         Step::PushReturn => {
             cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
@@ -34,15 +36,17 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(moved(ABOVE, Recorder::KEPT));
             cx.insn(Insn::SdReg { src: ABOVE, base: TP, at: top });
             cx.noted(Insn::SdReg { src: RA, base: ENTRY, at: parent_ip }, "parent_ip");
-            cx.noted(Insn::SdReg { src: SP, base: ENTRY, at: sp }, "sp when it has returned");
+            let src = returned(cx);
+            cx.noted(Insn::SdReg { src, base: ENTRY, at: sp }, "sp when it has returned");
             cx.return_lost();
         }
         Step::FindReturn => {
             cx.insn(Insn::LdReg { dst: ENTRY, base: TP, at: top });
+            let with = returned(cx);
             cx.local(Local::Find);
             cx.insn(moved(ENTRY, -Recorder::KEPT));
-            cx.insn(Insn::LdReg { dst: VALUE, base: ENTRY, at: sp });
-            cx.insn(Insn::Bne { reg: VALUE, with: SP, to: Local::PassOver });
+            cx.insn(Insn::LdReg { dst: value, base: ENTRY, at: sp });
+            cx.insn(Insn::Bne { reg: value, with, to: Local::PassOver });
         }
         Step::PopReturn => {
             cx.noted(Insn::LdReg { dst: RA, base: ENTRY, at: parent_ip }, "parent_ip");
@@ -50,10 +54,19 @@ pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::SdReg { src: ENTRY, base: TP, at: top });
         }
         Step::PassOver => {
-            cx.insn(Insn::Bnez { reg: VALUE, to: Local::Find });
+            cx.insn(Insn::Bnez { reg: value, to: Local::Find });
             cx.noted(Insn::Ebreak, "the function's entry is lost");
         }
         _ => return Err(cx.unsupported(step)),
     }
     Ok(())
+}
+
+/// The register with SP as it is when the function has returned.
+fn returned(cx: &mut Lowering<Insn>) -> Reg {
+    if cx.frame.size == 0 {
+        return SP;
+    }
+    cx.insn(Insn::Addi { dst: ABOVE, src: SP, imm: cx.frame_size(0) });
+    ABOVE
 }

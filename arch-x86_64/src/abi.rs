@@ -13,7 +13,7 @@ use codegen::profile::target::{Layouts, Own, Target};
 use codegen::words::abi::{Abi, Loc, Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::{Prototype, Type};
-use codegen::words::recorder::Recorder;
+use codegen::words::recorder::{Events, Recorder};
 
 use crate::emu::MACHINE;
 use crate::option::{CallPadding, Cfi, DirectWay, Endbr, RestoreFlags, Return, StackAlign, Unwinder, Vectors};
@@ -36,6 +36,7 @@ pub const ABI: Abi = Abi {
     live: &[("static-chain", RegSet::of(&[R10])), ("varargs", RegSet::of(&[RAX]))],
     callee_saved: RegSet::of(&[RBX, RBP, R12, R13, R14, R15]),
     caller_saved: RegSet::of(&[RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11]),
+    linkage: RegSet::EMPTY,
     platform: RegSet::EMPTY,
     zero: None,
     sp: RSP,
@@ -88,8 +89,17 @@ fn around_frame(below: i32, fields: Vec<Field>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size: above + 24, fields, records, ..FrameLayout::empty() }
 }
 
-/// The caller's rbp below the return address that the caller's call pushed.
+/// The caller's rbp below the return address that the caller's call pushed; or what is needed where every register is kept.
 fn record_frame(recorder: &Recorder) -> FrameLayout {
+    if recorder.keeps_all {
+        let slot = |symbol, offset, reg| field(symbol, "", offset, Content::Reg(reg), Stores::Hidden);
+        let mut fields = vec![slot("SAVED_R11", 0, R11)];
+        if recorder.events == Events::Both || recorder.clock.of_cpu() {
+            fields.push(slot("SAVED_RAX", 8, RAX));
+        }
+        let size = 8 * fields.len() as i32;
+        return FrameLayout { size_symbol: "FRAME_SIZE", size, fields, ..FrameLayout::empty() };
+    }
     // The slot of both records below it, twice: SP is aligned.
     let offset = if recorder.pair { 16 } else { 0 };
     let records = vec![Record { symbol: "RECORD_PARENT", offset, ret: Content::ParentIp }];
@@ -166,6 +176,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         direct_test: AFTER,
         stack_align: if align16 { 16 } else { 8 },
         resume: if harden.landing.is_some() { 9 } else { 5 },
+        pad: 0,
         lead: (&[0x90; 16], &[".skip\t16, 0x90"]),
         layouts,
         places: Some(place),

@@ -187,7 +187,7 @@ pub enum Insn {
     Xsavec,
     /// From (%rsp).
     Xrstor,
-    /// With what lies so far above r11, as the two that follow.
+    /// With what lies so far above r11, as the three that follow.
     CmpSlot {
         reg: Reg,
         at: i32,
@@ -196,6 +196,10 @@ pub enum Insn {
         at: i32,
     },
     PushSlot {
+        at: i32,
+    },
+    LoadSlot {
+        dst: Reg,
         at: i32,
     },
     /// To so far above r11, as the two that follow.
@@ -367,6 +371,9 @@ codegen::rows! { Insn, w names out target;
     PushSlot { at } => write!(w, "pushq\t{at}(%r11)"),
         { at_slot(out, &[0x41, 0xff], 6, at) },
         Effects { sp: SpEffect::Move(-8), loads: 1, stores: 1, ..Effects::action(Action::PushAt { base: R11, at }) };
+    LoadSlot { dst, at } => write!(w, "mov\t{at}(%r11), %{}", name(dst)),
+        { let r = general(dst)?; at_slot(out, &[0x49 | r >> 3 << 2, 0x8b], r, at) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadAt { dst, base: R11, at }) });
     StoreSlotImm { imm, at } => write!(w, "movq\t${imm}, {at}(%r11)"),
         { at_slot(out, &[0x49, 0xc7], 0, at); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base: R11, at, stored: Stored::Number(imm) }) };

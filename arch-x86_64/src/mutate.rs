@@ -96,6 +96,7 @@ impl Mutable for X86_64 {
             }
             Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
             Insn::PushSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushSlot { at: at + by }),
+            Insn::LoadSlot { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadSlot { dst, at: at + by }),
             Insn::PopSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PopSlot { at: at + by }),
             Insn::CmpSlot { reg, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::CmpSlot { reg, at: at + by }),
             Insn::LoadSym { dst, sym } => {

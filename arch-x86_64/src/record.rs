@@ -1,6 +1,7 @@
 //! Trampolines that record: [`SLOT`] is all that they need, and the flags.
 
 use codegen::arch::facts::NumberOf;
+use codegen::ask::frame::Content;
 use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
@@ -47,6 +48,7 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::MovImm { dst: SLOT, imm: Recorder::NO_SLOT }, "no slot");
             cx.insn(Insn::JmpFar { to: Local::Recorded(Event::Entry) });
         }
+        RecordStep::Refill(_) if recorder.keeps_all => refill_below_saves(cx),
         RecordStep::Refill(event) => refill(!recorder.has_frame(event), cx),
         RecordStep::ToRoom(event) => cx.insn(Insn::JmpFar { to: Local::Room(event) }),
         RecordStep::What(event) => {
@@ -55,8 +57,12 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         RecordStep::Time(event) => time(event, cx)?,
         RecordStep::Room(_) | RecordStep::Recorded(_) => {}
+        RecordStep::Timed(_) if recorder.keeps_all => {}
         RecordStep::Timed(_) => cx.insn(Insn::Pop { reg: RAX }),
         RecordStep::Words(event) => {
+            if recorder.keeps_all && event == Event::Exit {
+                cx.noted(Insn::Load { dst: RAX, at: cx.slot(Content::Reg(RAX))? }, "the result");
+            }
             for (n, &src) in recorder.registers(event, &ABI).iter().enumerate() {
                 cx.insn(Insn::StoreSlot { src, at: recorder.begins(event) + Recorder::WORDS + 8 * n as i32 });
             }
@@ -80,6 +86,16 @@ fn refill(framed: bool, cx: &mut Lowering<Insn>) {
     }
 }
 
+/// The same where every register is kept: the frame lies between a frame record and parent_ip, of which the record gets a copy.
+fn refill_below_saves(cx: &mut Lowering<Insn>) {
+    // As SP is aligned where the function is called.
+    let pushes = if cx.frame.size % ABI.sp_align as i32 == 0 { 2 } else { 1 };
+    cx.noted(Insn::Load { dst: SLOT, at: cx.frame_size(0) }, "parent_ip");
+    (0..pushes).for_each(|_| cx.insn(Insn::Push { reg: SLOT }));
+    refill(true, cx);
+    (0..pushes).for_each(|_| cx.insn(Insn::Pop { reg: SLOT }));
+}
+
 /// The time of a record. What RDTSC overwrites may be in use.
 fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
@@ -95,6 +111,7 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::PushSym { sym }, "time");
             cx.insn(Insn::PopSlot { at });
         }
+        Clock::Tsc if recorder.keeps_all => read_clock(event, at, cx),
         Clock::Tsc => {
             cx.insn(Insn::Push { reg: RAX });
             read_clock(event, at, cx);
@@ -103,7 +120,9 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
         Clock::Stamp8 => {
             let imm = recorder.bytes(event) as i8;
             cx.noted(Insn::StoreSlotImm { imm: 0, at }, "no time yet");
-            cx.insn(Insn::Push { reg: RAX });
+            if !recorder.keeps_all {
+                cx.insn(Insn::Push { reg: RAX });
+            }
             cx.insn(Insn::Mov { dst: RAX, src: SLOT });
             cx.noted(Insn::Sub { dst: RAX, imm: 1 - imm }, "the last byte of the slot");
             cx.insn(Insn::AndLow { dst: RAX, bits: Recorder::BLOCK.ilog2() as u8 });

@@ -37,6 +37,11 @@ impl Patch for X86_64 {
         reloc::relocate(rel, field)
     }
 
+    // From behind the field, which is the instruction's end.
+    fn refers_to(&self, rel: &Relocation) -> u64 {
+        if matches!(rel.r_type, reloc::PC32 | reloc::PLT32) { rel.value.wrapping_add(4) } else { rel.value }
+    }
+
     fn site_forms(&self) -> &'static [SiteForm] {
         FORMS
     }

@@ -137,6 +137,7 @@ every_row! {
     CmpSlot { reg: reg, at: displacement };
     CmpSlotZero { at: displacement };
     PushSlot { at: displacement };
+    LoadSlot { dst: not_sp, at: displacement };
     StoreSlotImm { imm: displacement, at: displacement };
     PopSlot { at: displacement };
     PushSym { sym: Rng::sym };

@@ -63,6 +63,36 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
     Ok(())
 }
 
+/// Is there a trampoline at a site, which may say by itself where the function goes on?
+pub(crate) fn goes_on(options: &Options) -> bool {
+    options.site.is_some() && !(options.patch.is_empty() && options.jump.is_empty())
+}
+
+/// Refuse trampolines that lead into the function that goes to them, but not behind its site.
+pub(crate) fn ways_on(image: &Image, backend: &dyn Patch, options: &Options) -> Result<()> {
+    let Some(how) = options.site.filter(|_| goes_on(options)) else { return Ok(()) };
+    for (function, trampoline) in options.patch.iter().chain(&options.jump) {
+        let Some(code) = image.symbol(trampoline).map(|s| s.address..s.address + s.size) else { continue };
+        let from = |site: &&SiteEntry| site.function == *function;
+        for site in image.sites.iter().filter(from) {
+            let behind = site.ip.wrapping_add_signed(how.ip_offset.into());
+            let size =
+                image.symbols.iter().find(|s| s.address == site.start && s.name == *function).map_or(0, |s| s.size);
+            let inside = site.start + 1..behind.max(site.start + size);
+            let own = image.references.iter().filter(|reference| code.contains(&reference.place));
+            let mut there = own.map(|reference| backend.refers_to(reference)).filter(|to| inside.contains(to));
+            if let Some(wrong) = there.find(|to| *to != behind) {
+                let [wrong, behind] = [wrong, behind].map(|at| at - site.start);
+                return Err(Error::new(format!(
+                    "{trampoline} goes on at {function}+{wrong}, and the site there ends at +{behind}; valid: a trampoline for \
+                     --function {function}+{behind}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// How sites are written.
 #[derive(Clone, Copy)]
 struct How<'h> {

@@ -97,6 +97,7 @@ const ANY_RECORD: Kind = Kind::Record(Recorder {
     refill: false,
     shadow: false,
     pair: false,
+    keeps_all: false,
 });
 
 /// List.

@@ -351,6 +351,28 @@ fn templates_have_what_objects_have() {
     }
 }
 
+/// A landing pad before the site of a function moves where it goes on, where no option says it of all functions.
+#[test]
+fn functions_that_begin_with_landing_pads_go_on_behind_them() {
+    let b = Bench::new();
+    for (arch, _) in arches() {
+        let record = ["gen", "record", "--events", "entry", "--clock", "none", "--profile", "bare", "--arch", arch];
+        let of = |function: &'static str| [&record[..], &["--landing-pad", "--function", function]].concat();
+        let backend = tool::backend(arch).unwrap();
+        let bare = tool::profile("bare").unwrap().convention(arch).unwrap();
+        let target = backend.target(bare, bare.defaults()).unwrap();
+        if target.pad == 0 {
+            b.refuses(
+                &of("f"),
+                &["record: --landing-pad is given, but options say whether functions have landing pads"],
+            );
+            continue;
+        }
+        assert!(b.ok(&of("f")).contains(&format!("f+{}", target.resume + target.pad)));
+        b.refuses(&of("f+12"), &["record: --landing-pad is given, but --function says where the site ends"]);
+    }
+}
+
 /// What a recording trampoline cannot be is refused with the option that is in the way, and the place in the prototype marked.
 #[test]
 fn records_that_cannot_be_are_refused() {
@@ -372,6 +394,15 @@ fn records_that_cannot_be_are_refused() {
                 "record --form shadow: --events entry keeps no return address",
             ),
             ("--events entry --clock none --pair", "record --pair: a call has one record alone; valid: --events both"),
+            (
+                "--events count --live all",
+                "record --live all: a counter keeps no more than others; valid: --events entry",
+            ),
+            (
+                "--events both --clock none --live all --sig f(void)",
+                "record --live all: a frame displaces the function's; valid: --form shadow",
+            ),
+            ("--events entry --clock none --live static-chain", "unknown --live of record 'static-chain'; valid: all"),
             ("--events both --clock none --form shadow --unwind", "record --form shadow: unwinders do not find the "),
             ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
             ("--events entry --clock none --unwind", "record --unwind: with --events entry no frame of the trampoline"),

@@ -187,3 +187,45 @@ fn link_survives_damaged_files() {
         let _ = fs::remove_file(b.path("image"));
     }
 }
+
+/// Where a function begins with a landing pad, its site is behind that: a trampoline that knows nothing of it leads to the site again.
+#[test]
+fn a_way_on_that_is_not_behind_the_site_is_refused() {
+    let (b, arch) = (Bench::new(), "arm64");
+    let functions = fixture("arm64/bti.o");
+    let (_, callbacks) = fixtures(arch);
+    let record = [
+        "gen",
+        "record",
+        "--events",
+        "both",
+        "--form",
+        "shadow",
+        "--clock",
+        "none",
+        "--profile",
+        "bare",
+        "--arch",
+        arch,
+    ];
+    let link = ["link", "--profile", "bare", &functions, &callbacks, "-o", "image", "--jump", "args3=args3_tramp"];
+    for (stem, more) in [("usual", None), ("behind", Some("--landing-pad"))] {
+        let of = |function: &'static str, what| [&record[..], &["--function", function, "--emit", what]].concat();
+        b.ok(&[of("args3", "obj"), vec!["--stem", stem], more.into_iter().collect()].concat());
+        let judged = format!("judged_{stem}");
+        if cfg!(feature = "judge") {
+            b.ok(&[of("traced", "obj,contract"), vec!["--stem", &judged], more.into_iter().collect()].concat());
+        }
+    }
+    b.refuses(
+        &[&link[..], &["usual.o"]].concat(),
+        &["args3_tramp goes on at args3+8, and the site there ends at +12; valid: a trampoline for --function args3+12"],
+    );
+    b.ok(&[&link[..], &["behind.o"]].concat());
+    if cfg!(feature = "judge") {
+        // It is judged with functions whose site is not where it leads.
+        let check = |stem: &'static str| ["check", "--fixture", "bti", "--object", stem, "--contract"];
+        b.refuses(&[&check("judged_usual.o")[..], &["judged_usual.toml"]].concat(), &["nothing is left to run"]);
+        b.ok(&[&check("judged_behind.o")[..], &["judged_behind.toml"]].concat());
+    }
+}

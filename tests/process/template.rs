@@ -23,15 +23,18 @@ struct Kind {
     clock: Option<(Clock, &'static str)>,
     args: u8,
     result: bool,
+    /// Every register is kept.
+    all: bool,
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     Kind {
         name: "both_word",
         events: (Events::Both, "both", 2),
         clock: Some((Clock::Word, "word")),
         args: 2,
         result: true,
+        all: false,
     },
     Kind {
         name: "both_tsc",
@@ -39,6 +42,7 @@ const KINDS: [Kind; 4] = [
         clock: Some((Clock::Tsc, "tsc")),
         args: 0,
         result: false,
+        all: false,
     },
     Kind {
         name: "entry_none",
@@ -46,8 +50,17 @@ const KINDS: [Kind; 4] = [
         clock: Some((Clock::None, "none")),
         args: 1,
         result: false,
+        all: false,
     },
-    Kind { name: "count", events: (Events::Count, "count", 0), clock: None, args: 0, result: false },
+    Kind {
+        name: "entry_all",
+        events: (Events::Entry, "entry", 1),
+        clock: Some((Clock::Tsc, "tsc")),
+        args: 2,
+        result: false,
+        all: true,
+    },
+    Kind { name: "count", events: (Events::Count, "count", 0), clock: None, args: 0, result: false, all: false },
 ];
 
 /// Small and large ones, with each of the low bits, and the last.
@@ -74,6 +87,7 @@ impl Kind {
         command.extend(["--sig", sig].into_iter().filter(|_| self.events.2 == 2));
         command.extend(self.clock.iter().flat_map(|(_, clock)| ["--clock", clock]));
         command.extend(self.result.then_some("--result"));
+        command.extend(["--live", "all"].into_iter().filter(|_| self.all));
         b.ok(&command);
         let mut target = Target::with_profile(arch.name, "bare").unwrap();
         for (name, value) in sets {
@@ -89,6 +103,9 @@ impl Kind {
             }
             if self.events.2 == 2 {
                 spec = spec.sig(sig);
+            }
+            if self.all {
+                spec = spec.live_all();
             }
             if self.result { spec.result() } else { spec }
         };

@@ -3,7 +3,7 @@
 use codegen::ask::spec::{Clock as Time, Events as Recorded, Form as Inner};
 use codegen::words::error::Result;
 
-use crate::internal::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
+use crate::internal::asked::{AROUND, Asked, DIRECT, LIVE_ALL, PROGRAMS, RECORD, SLED};
 use crate::internal::request::{Request, trampoline};
 use crate::target::Target;
 
@@ -135,6 +135,12 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::record`]: keeps every register, at the entry and at the return, for functions whose callers may know which of them
+    /// they leave alone. It needs [`Events::Entry`] or [`Form::Shadow`].
+    pub fn live_all(self) -> Spec {
+        self.live(LIVE_ALL)
+    }
+
     /// Of [`Spec::record`]: what is called where the buffer has no room. It may make some, and keeps every register but the one
     /// that its own call overwrites: a [`Spec::sled`] does.
     pub fn refill(mut self, routine: &str) -> Spec {
@@ -172,7 +178,8 @@ impl Spec {
         self
     }
 
-    /// Of [`Spec::direct`] with a prototype: what else is live at the function's entry, such as `static-chain`.
+    /// Of [`Spec::direct`] with a prototype: what else is live at the function's entry, such as `static-chain`. Of [`Spec::record`]:
+    /// [`Spec::live_all`].
     pub fn live(mut self, what: &str) -> Spec {
         self.asked.live.push(what.to_owned());
         self
@@ -192,6 +199,13 @@ impl Spec {
     /// Of [`Spec::programs`], if it calls the function, and of [`Spec::jump`]: the traced function, as in [`Spec::around`].
     pub fn function(mut self, symbol: &str) -> Spec {
         self.asked.function = Some(symbol.to_owned());
+        self
+    }
+
+    /// The traced function begins with a landing pad, and its site is behind that: `bti c` on arm64. Not for x86-64, where the option
+    /// `endbr` says it of all functions.
+    pub fn landing_pad(mut self) -> Spec {
+        self.asked.landing_pad = true;
         self
     }
 

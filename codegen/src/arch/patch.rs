@@ -179,6 +179,11 @@ pub trait Patch: Sync {
         false
     }
 
+    /// The address that code gets from this relocation: of what is counted from behind an instruction, not that of the field.
+    fn refers_to(&self, relocation: &Relocation) -> u64 {
+        relocation.value
+    }
+
     /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`): most lists have it
     /// as it is.
     fn site_ip(&self, entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {

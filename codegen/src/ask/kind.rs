@@ -251,6 +251,8 @@ pub enum Keeps {
     AllButLost,
     /// All but those that the site leaves for scratch.
     AllButScratch,
+    /// All but those that are lost on the way to any function.
+    AllButLinkage,
     /// All.
     All,
 }
@@ -412,6 +414,10 @@ static RECORD_BOTH: KindTraits = KindTraits { leaves: ExitPath::Parent, body: Bo
 
 static RECORD_SHADOW: KindTraits = KindTraits { body: Body::InPlace, ..RECORD_BOTH };
 
+static RECORD_ALL: KindTraits = KindTraits { keeps: Keeps::AllButLinkage, ..RECORD };
+
+static RECORD_SHADOW_ALL: KindTraits = KindTraits { keeps: Keeps::AllButLinkage, ..RECORD_SHADOW };
+
 impl Kind {
     /// The row of this kind.
     pub fn traits(self) -> &'static KindTraits {
@@ -432,6 +438,8 @@ impl Kind {
             Kind::Programs(Programs { call_orig: false, .. }) => &PROGRAMS,
             Kind::Programs(Programs { skip_frame: false, .. }) => &PROGRAMS_CALL_ORIG,
             Kind::Programs(_) => &PROGRAMS_SKIP_FRAME,
+            Kind::Record(Recorder { keeps_all: true, shadow: true, .. }) => &RECORD_SHADOW_ALL,
+            Kind::Record(Recorder { keeps_all: true, .. }) => &RECORD_ALL,
             Kind::Record(Recorder { events: Events::Both, shadow: true, .. }) => &RECORD_SHADOW,
             Kind::Record(Recorder { events: Events::Both, .. }) => &RECORD_BOTH,
             Kind::Record(_) => &RECORD,

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::ask::frame::{Content, Field};
-use crate::ask::kind::{Calls, Gives, Kind};
+use crate::ask::kind::{Calls, Gives, Keeps, Kind};
 use crate::ask::live::Live;
 use crate::contract::Contract;
 use crate::words::abi::{Abi, Reg, RegSet};
@@ -172,6 +172,16 @@ impl Contract {
                 self.convention.site.c_keeps(&self.facts.abi)
             }
             _ => self.kept,
+        }
+    }
+
+    /// The general registers that the traced function gives back to its caller: besides those that C keeps, they have what it left.
+    pub fn results(&self) -> RegSet {
+        let abi = &self.facts.abi;
+        match (self.kind.programs(), self.kind.traits().keeps) {
+            (Some(programs), _) => programs.result.regs,
+            (_, Keeps::AllButLinkage) => self.kept.minus(self.convention.site.c_keeps(abi)),
+            _ => RegSet::of(abi.rets),
         }
     }
 
@@ -454,10 +464,9 @@ impl List<'_> {
     fn results(&mut self, way: ExitPath) {
         let (abi, kind) = (self.abi(), self.contract.kind);
         let programs = kind.programs();
-        let carriers = programs.map_or(RegSet::of(abi.rets), |programs| programs.result.regs);
         // Of a function that was skipped, a program's result stands for the first register.
         let made = |reg: &Reg| way != ExitPath::Skipped || abi.rets.first() == Some(reg);
-        for reg in carriers.iter().filter(made) {
+        for reg in self.contract.results().iter().filter(made) {
             self.is(Spot::Reg(reg), Root::Body(reg));
         }
         if let Some(counted) = programs.and_then(|programs| programs.tail_call).filter(|counted| counted.returned) {

@@ -127,12 +127,13 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
         Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
         Keeps::AllButLost => all.minus(site.lost),
         Keeps::AllButScratch => all.minus(site.scratch),
+        Keeps::AllButLinkage => all.minus(abi.linkage),
         Keeps::All => all,
     };
     let way: Vec<Reg> = match (entered, keeps) {
         (Entered::AsCallback, _) => Vec::new(),
         // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
-        (_, Keeps::All) => abi.link.into_iter().collect(),
+        (_, Keeps::All | Keeps::AllButLinkage) => abi.link.into_iter().collect(),
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
     let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));

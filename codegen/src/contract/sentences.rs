@@ -9,6 +9,9 @@ use crate::words::abi::RegSet;
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
+/// Of one that keeps what C functions may overwrite.
+const ALL_KEPT: &str = "Keeps what C functions may overwrite: the caller of a local function may know what that leaves alone, and have values there.";
+
 /// Of one slot for both records of a call.
 fn pair_sentence(clock: Clock) -> &'static str {
     match clock {
@@ -227,6 +230,9 @@ impl Contract {
             ));
         }
         text.push("Touches no vector register.".to_owned());
+        if recorder.keeps_all {
+            text.push(ALL_KEPT.to_owned());
+        }
         if recorder.shadow {
             text.extend(shadow_sentences(thread));
         } else if recorder.events == Events::Both {
@@ -353,7 +359,7 @@ impl Contract {
     fn state_around_function(&self) -> Vec<String> {
         let abi = &self.facts.abi;
         let result = self.kind.programs().map(|programs| programs.result);
-        let registers = self.ranges(result.map_or(RegSet::of(abi.rets), |result| result.regs));
+        let registers = self.ranges(self.results());
         let results = match (result.is_some_and(|result| result.vectors > 0), registers.is_empty()) {
             (false, _) => registers,
             (true, true) => "vector registers".to_owned(),

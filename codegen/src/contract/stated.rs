@@ -211,6 +211,7 @@ pub(crate) mod tests {
         live: &[],
         callee_saved: RegSet::EMPTY,
         caller_saved: RegSet::EMPTY,
+        linkage: RegSet::EMPTY,
         platform: RegSet::EMPTY,
         zero: None,
         sp: Reg(2),

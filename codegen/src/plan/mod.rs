@@ -392,7 +392,11 @@ impl Plan {
         self.landing_pad(Kind::Record(recorder), target);
         match recorder.events {
             Events::Count => self.push(&[Step::Block(Role::Saves, "one more entry"), Step::Record(RecordStep::Count)]),
-            Events::Entry => self.event(Event::Entry, recorder),
+            Events::Entry => {
+                self.scratch(recorder, &[Step::Alloc, Step::Save]);
+                self.event(Event::Entry, recorder);
+                self.scratch(recorder, &[Step::Restore, Step::Free(ExitPath::Function)]);
+            }
             Events::Both if recorder.shadow => self.record_in_place(recorder),
             Events::Both => {
                 self.event(Event::Entry, recorder);
@@ -427,6 +431,7 @@ impl Plan {
 
     /// Both records of a function that finds its stack as its caller left it.
     fn record_in_place(&mut self, recorder: Recorder) {
+        self.scratch(recorder, &[Step::Alloc, Step::Save]);
         let heading = "room for the way back, or the function is not traced";
         self.push(&[Step::Block(Role::Entry, heading), Step::BranchIfNoRoomToReturn]);
         self.event(Event::Entry, recorder);
@@ -434,15 +439,30 @@ impl Plan {
             Step::Block(Role::Frame, "parent_ip, and sp behind it -> the thread's shadow stack"),
             Step::PushReturn,
         ]);
+        self.scratch(recorder, &[Step::Restore, Step::FreeWithReturn]);
         let heading = "the traced function, which returns here; the stack is its own";
         self.push(&[Step::Block(Role::Call, heading), Step::Call(Callee::Body)]);
+        self.scratch(recorder, &[Step::AllocWithReturn, Step::Save]);
         let heading = "the topmost entry with its sp: those above never returned";
         self.push(&[Step::Block(Role::Frame, heading), Step::FindReturn, Step::PopReturn]);
         self.event(Event::Exit, recorder);
+        self.scratch(recorder, &[Step::Restore, Step::Free(ExitPath::Parent)]);
         self.push(&[Step::Block(Role::Exit, ""), Step::Leave(ExitPath::Caller)]);
         self.push(&[Step::Block(Role::Frame, "another's entry; below the last one there is none"), Step::PassOver]);
         self.push(&[Step::Block(Role::Exit, "no room: the function alone"), Step::Path(ExitPath::Function)]);
+        self.scratch(recorder, &[Step::Restore, Step::Free(ExitPath::Function)]);
         self.push(&[Step::Leave(ExitPath::Function)]);
+    }
+
+    /// What saves registers that the trampoline needs, and gives them back: where a caller may have values in them.
+    fn scratch(&mut self, recorder: Recorder, steps: &[Step]) {
+        if recorder.keeps_all {
+            let saves = steps.contains(&Step::Save);
+            let (role, heading) =
+                if saves { (Role::Saves, "what is used here, and may be live") } else { (Role::Restores, "") };
+            self.push(&[Step::Block(role, heading)]);
+            self.push(steps);
+        }
     }
 
     /// Out of line: room is made, if the routine can, and the slot is taken once more.

@@ -51,6 +51,8 @@ pub struct Target {
     pub stack_align: u32,
     /// Bytes from a function's start to behind its site, as compilers lay it out for such a kernel.
     pub resume: i32,
+    /// Bytes of a landing pad that only some functions have before their sites; 0 if none has one, or all have.
+    pub pad: i32,
     /// The kernel's objtool is told what it must know ([`crate::out::objtool`]).
     pub objtool: bool,
     /// What stands before a trampoline to which functions return, as many bytes as its alignment, and its text.
@@ -87,6 +89,8 @@ pub struct Own {
     pub stack_align: u32,
     /// [`Target::resume`].
     pub resume: i32,
+    /// [`Target::pad`].
+    pub pad: i32,
     /// [`Target::lead`].
     pub lead: (&'static [u8], &'static [&'static str]),
     /// Frames.
@@ -123,7 +127,7 @@ impl Target {
     /// What an architecture decides, what its profile says, and nothing besides: no step that only some architectures know, and
     /// objects as those of programs are.
     pub fn plain(convention: &'static Convention, choices: Choices, own: Own) -> Target {
-        let Own { e_flags, harden, direct_test, stack_align, resume, lead, layouts, places } = own;
+        let Own { e_flags, harden, direct_test, stack_align, resume, pad, lead, layouts, places } = own;
         let (abi, live) = (&convention.facts.abi, convention.site.live);
         let counts = 0..=abi.args.len();
         Target {
@@ -144,6 +148,7 @@ impl Target {
             direct_jump: None,
             stack_align,
             resume,
+            pad,
             objtool: false,
             lead,
             unwind_tables: true,
@@ -209,7 +214,9 @@ impl Target {
                     self.layouts.programs.ok_or_else(|| self.no_layout("a frame with a context of programs"))?;
                 return Ok(Cow::Owned(frame(&programs)));
             }
-            Kind::Record(recorder @ Recorder { events: Events::Both, shadow: false, .. }) => {
+            Kind::Record(
+                recorder @ (Recorder { events: Events::Both, shadow: false, .. } | Recorder { keeps_all: true, .. }),
+            ) => {
                 let frame = self.layouts.record.ok_or_else(|| self.no_layout("a frame of trampolines that record"))?;
                 return Ok(Cow::Owned(frame(&recorder)));
             }

@@ -7,6 +7,7 @@ use crate::ask::frame::Content;
 use crate::ask::kind::Kind;
 use crate::contract::demand::Called;
 use crate::effect::action::Action;
+use crate::words::abi::RegSet;
 use crate::words::step::{Sym, Value as Argument};
 
 impl Checker<'_> {
@@ -178,8 +179,9 @@ impl Checker<'_> {
         self.holds(line, At::call(state.calls, sp), state);
         let copied = self.contract.kind.copied_words();
         self.clobber(Some(copied), state);
-        for reg in self.abi.rets.iter().chain(self.abi.exit_rets) {
-            state.set(*reg, Value::of(Root::Body(*reg)));
+        for reg in RegSet::of(self.abi.exit_rets).union(RegSet::of(self.abi.rets)).union(self.contract.results()).iter()
+        {
+            state.set(reg, Value::of(Root::Body(reg)));
         }
         if let Some(counted) = self.contract.kind.programs().and_then(|programs| programs.tail_call) {
             state.set(counted.reg, Value::of(Root::Body(counted.reg)));

@@ -55,7 +55,7 @@ impl Checker<'_> {
             let given_back = std::mem::replace(&mut shadow.given_back, true);
             let read = match self.abi.link {
                 Some(link) => state.get(link),
-                None => state.memory.load(state.get(self.abi.sp).on_stack().unwrap_or(0)),
+                None => state.memory.load(self.site_sp),
             };
             let wrong = !own || given_back || !read.is(Value::of(Root::Parent));
             if wrong {

@@ -123,6 +123,8 @@ pub struct Abi {
     pub callee_saved: RegSet,
     /// Registers that a C function may overwrite.
     pub caller_saved: RegSet,
+    /// Of these, those that are lost on the way to any function: what leads there goes through them.
+    pub linkage: RegSet,
     /// Registers that no code here may touch (gp, tp, x18), so they hold what the platform put there.
     pub platform: RegSet,
     /// The register that is always zero, if there is one. Where it has the number of SP, it is meant wherever registers are

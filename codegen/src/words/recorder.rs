@@ -132,6 +132,9 @@ pub struct Recorder {
     pub shadow: bool,
     /// One slot is taken at the entry, for both records of a call: that of the return lies behind that of the entry.
     pub pair: bool,
+    /// Registers that C functions may overwrite are kept too, at the entry and at the return: the caller of a local function may
+    /// know which of them it leaves alone, and have values there.
+    pub keeps_all: bool,
 }
 
 impl Recorder {
@@ -173,6 +176,13 @@ impl Recorder {
         ];
         if let Some((_, what, valid)) = unpaired.iter().find(|(wrong, ..)| self.pair && *wrong) {
             return Err(Error::new(format!("record --pair: {what}; valid: {valid}")));
+        }
+        let unkept = [
+            (events == Events::Count, "a counter keeps no more than others", "--events entry or both"),
+            (events == Events::Both && !shadow, "a frame displaces the function's", "--form shadow, or --events entry"),
+        ];
+        if let Some((_, what, valid)) = unkept.iter().find(|(wrong, ..)| self.keeps_all && *wrong) {
+            return Err(Error::new(format!("record --live all: {what}; valid: {valid}")));
         }
         match (self.events, self.unwind) {
             _ if !self.shadow => Ok(()),

@@ -136,6 +136,9 @@ pub(crate) struct TrampolineIn {
     /// `record`: one slot is taken at the entry for both records of a call.
     #[serde(default)]
     pub(crate) pair: bool,
+    /// `record`: registers that C functions may overwrite are kept too, at the entry and at the return.
+    #[serde(default)]
+    pub(crate) every_register: bool,
     /// `record`: an exception that leaves the function is recorded.
     #[serde(default)]
     pub(crate) unwind: bool,

@@ -148,7 +148,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 25] = [
+        let given: [(&str, Option<usize>, &[&str]); 26] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -174,6 +174,7 @@ impl Reader<'_> {
             ("with-result", t.with_result.then_some(here), &["record"]),
             ("unwind", t.unwind.then_some(here), &["record"]),
             ("pair", t.pair.then_some(here), &["record"]),
+            ("every-register", t.every_register.then_some(here), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -284,8 +285,8 @@ impl Reader<'_> {
                 return Err(self.at(at, "form fregs has no frame to show; valid: `frame` or `shadow`"));
             }
         };
-        let (result, unwind, pair) = (t.with_result, t.unwind, t.pair);
-        let recorder = Recorder { events: named, clock, id, args, result, unwind, refill, shadow, pair };
+        let (result, unwind, pair, keeps_all) = (t.with_result, t.unwind, t.pair, t.every_register);
+        let recorder = Recorder { events: named, clock, id, args, result, unwind, refill, shadow, pair, keeps_all };
         recorder.fits_form().map_err(|e| self.at(place, e))?;
         Ok(recorder)
     }

@@ -190,6 +190,7 @@ impl File {
                 self.when("with-result", recorder.result);
                 self.when("unwind", recorder.unwind);
                 self.when("pair", recorder.pair);
+                self.when("every-register", recorder.keeps_all);
             }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {

@@ -19,6 +19,7 @@ use crate::judge::fixture::{Function, LIVEPATCH};
 use crate::judge::rig::Rig;
 use crate::run::case::{Case, Handler, Initial};
 use crate::run::filter::Filter;
+use crate::run::replay::Source;
 use crate::run::situation::Situation;
 use crate::run::thread::POINTER;
 
@@ -70,7 +71,10 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         .filter(|s| can(rig, *s) && filter.concerns(&rig.suite.contracts, &contract, *s))
         .collect();
     let named = |f: &Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
-    let fit = |(_, f): &(usize, &Function)| named(f) && fits(&contract, f, rig.registers.abi);
+    let stated = !matches!(rig.suite.chosen.source, Source::Generated { .. });
+    let fit = |(_, f): &(usize, &Function)| {
+        named(f) && fits(&contract, f, rig.registers.abi) && !(stated && comes_back(rig, &contract, f))
+    };
     // A sled is in the middle of any function; two of them have the flags in both states.
     let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
@@ -136,6 +140,14 @@ fn filled(rig: &Rig, contract: &Contract, case: Case) -> Case {
         initial: initial(rig, contract, &case),
         ..case
     }
+}
+
+/// Would a trampoline for this function lead to its site again, and so to itself?
+fn comes_back(rig: &Rig, contract: &Contract, f: &Function) -> bool {
+    let Some(traced) = &contract.traced else { return false };
+    let behind = rig.body(&f.name);
+    let site = behind.wrapping_add_signed(-i64::from(rig.suite.convention.site.ip_offset));
+    (site..behind).contains(&rig.function(&f.name).wrapping_add_signed(traced.resume.into()))
 }
 
 /// Is this a function that such a trampoline can be for?

@@ -19,7 +19,7 @@ use self::symbols::{Global, add_stubs, define, undefined};
 use crate::elf::{Input, LE};
 use crate::image::{Image, Symbol};
 use crate::options::Options;
-use crate::patching::{find_sites, patch};
+use crate::patching::{find_sites, patch, ways_on};
 
 pub use self::symbols::STUBS;
 
@@ -59,6 +59,10 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     image.references = relocate(&mut image, backend, &objects, &globals, options)?;
     find_sites(&mut image, backend, options.site)?;
     patch(&mut image, backend, options)?;
+    ways_on(&image, backend, options)?;
+    if !options.references {
+        image.references = Vec::new();
+    }
     Ok(image)
 }
 

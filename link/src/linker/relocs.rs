@@ -12,6 +12,7 @@ use super::symbols::Globals;
 use crate::elf::{LE, damaged};
 use crate::image::Image;
 use crate::options::Options;
+use crate::patching::goes_on;
 
 /// A relocation with its addresses known.
 pub(super) struct PendingReloc {
@@ -76,7 +77,7 @@ pub(super) fn relocate(
             .bytes_mut(reloc.place, reloc.room as usize)
             .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
         backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
-        if options.references {
+        if options.references || goes_on(options) {
             applied.push(rel);
         }
     }

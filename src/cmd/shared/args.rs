@@ -203,7 +203,8 @@ pub struct DirectArgs {
     #[arg(long, value_name = "PROTOTYPE", help_heading = "Direct-call trampolines", long_help = SIG_HELP)]
     #[arg(conflicts_with = "ip")]
     pub sig: Option<String>,
-    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that
+    /// direct, programs, with --sig: what else is live at the function's entry, such as static-chain. Profile bare always preserves that;
+    /// record, with --events entry or --form shadow: `all`, to keep every register at the entry and at the return
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
     /// With --sig: the object with the called functions. If they use no vector register, none is saved
@@ -229,6 +230,9 @@ pub struct DirectArgs {
     /// around, programs, record, direct --jump: the traced function, and the offset at which it continues behind its site [default: that of compilers]
     #[arg(long, value_name = "SYMBOL[+N]", help_heading = "Paired trampolines")]
     pub function: Option<String>,
+    /// With --function: the function begins with a landing pad (arm64: BTI c), and its site is behind that
+    #[arg(long, help_heading = "Paired trampolines")]
+    pub landing_pad: bool,
     /// around: the exit handler
     #[arg(long, value_name = "SYMBOL", help_heading = "Paired trampolines")]
     pub exit: Option<String>,
@@ -285,7 +289,7 @@ impl DirectArgs {
     /// The same, for whoever generates it.
     pub fn asked(&self) -> Asked {
         self.handler.iter().for_each(|file| input::note(file));
-        let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, exit, .. } = self;
+        let DirectArgs { args, sig, live, handler, call, name, ip, jump, form, function, landing_pad, exit, .. } = self;
         let DirectArgs { events, clock, id, result, unwind, pair, refill, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
@@ -299,6 +303,7 @@ impl DirectArgs {
             jump: *jump,
             form: *form,
             function: function.clone(),
+            landing_pad: *landing_pad,
             exit: exit.clone(),
             events: *events,
             clock: *clock,

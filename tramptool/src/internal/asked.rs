@@ -31,6 +31,8 @@ pub struct Asked {
     pub form: Option<Form>,
     /// The traced function, and maybe bytes from its start to behind its site.
     pub function: Option<String>,
+    /// The function begins with a landing pad, and its site is behind that.
+    pub landing_pad: bool,
     /// The exit handler.
     pub exit: Option<String>,
     /// What `record` records.
@@ -80,7 +82,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 23] = [
+        let given: [(&str, bool, &[&str]); 24] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -88,9 +90,10 @@ impl Asked {
             ("--handler", self.handler.is_some(), &[DIRECT, AROUND, PROGRAMS]),
             ("--ip", self.ip, &[DIRECT]),
             ("--jump", self.jump, &[DIRECT]),
-            ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS]),
+            ("--live", !self.live.is_empty(), &[DIRECT, PROGRAMS, RECORD]),
             ("--form", self.form.is_some(), &[AROUND, RECORD]),
             ("--function", self.function.is_some(), WITH_PROTOTYPE),
+            ("--landing-pad", self.landing_pad, WITH_PROTOTYPE),
             ("--events", self.events.is_some(), &[RECORD]),
             ("--clock", self.clock.is_some(), &[RECORD]),
             ("--id", self.id.is_some(), &[RECORD]),
@@ -129,6 +132,9 @@ pub const RECORD: &str = "record";
 
 /// What trampolines are called on the command line that are called in the middle of a function.
 pub const SLED: &str = "sled";
+
+/// What is live at a function whose caller may know which registers it leaves alone: `--live` of [`RECORD`].
+pub(crate) const LIVE_ALL: &str = "all";
 
 /// The trampolines that are made for one function, or that call one.
 pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD, SLED];

@@ -8,7 +8,7 @@ use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
 
-use super::asked::{Asked, RECORD};
+use super::asked::{Asked, LIVE_ALL, RECORD};
 
 /// The events, where the time comes from, and the number of the function. Nothing that is asked for is left out: what
 /// cannot be had is refused.
@@ -60,7 +60,11 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
         return Err(Error::new(format!("{RECORD}: --refill is given, but a counter has no buffer; valid: without it")));
     }
     let (result, unwind, pair) = (args.result, args.unwind, args.pair);
-    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair };
+    if let Some(what) = args.live.iter().find(|what| *what != LIVE_ALL) {
+        return Err(Error::unknown("--live of record", what, [LIVE_ALL]));
+    }
+    let keeps_all = !args.live.is_empty();
+    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair, keeps_all };
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {

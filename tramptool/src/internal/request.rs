@@ -148,13 +148,13 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     let frame = target.frame(kind)?;
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
-        resume = target.resume;
+        resume = behind_usual_site(what, args, target)?;
         if let Some((symbol, offset)) = function.split_once('+') {
             resume = behind_site(offset, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
             function = symbol.to_owned();
         }
         check_symbol("function", &function, &frame, target)?;
-    } else if args.function.is_some() {
+    } else if args.function.is_some() || args.landing_pad {
         let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
         return Err(Error::new(format!(
             "{what}: --function is given, but nothing calls it or jumps there; valid: without --function{or}"
@@ -207,6 +207,19 @@ fn jumps(what: &str, target: &Target) -> Result<()> {
         "{what}: sites of {arch} in profile {profile} do not jump, and nothing comes to it otherwise; valid: {}",
         valid.join(", ")
     )))
+}
+
+/// Bytes from a function's start to behind its site, where compilers put that.
+fn behind_usual_site(what: &str, args: &Asked, target: &Target) -> Result<i32> {
+    if !args.landing_pad {
+        return Ok(target.resume);
+    }
+    let refused = match (target.pad, args.function.as_deref()) {
+        (0, _) => "is given, but options say whether functions have landing pads, if any have",
+        (_, Some(function)) if function.contains('+') => "is given, but --function says where the site ends",
+        _ => return Ok(target.resume + target.pad),
+    };
+    Err(Error::new(format!("{what}: --landing-pad {refused}; valid: without it")))
 }
 
 /// Bytes from a function's start to behind its site.

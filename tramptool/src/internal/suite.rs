@@ -87,11 +87,43 @@ const RECORDERS: &[(&str, Recorder)] = &[
         "record_shadow_refill",
         Recorder { shadow: true, refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_0011) },
     ),
+    ("record_entry_all", Recorder { keeps_all: true, ..recorder(Events::Entry, Clock::None, 0x4_0014) }),
+    (
+        "record_entry_all_refill",
+        Recorder { keeps_all: true, refill: true, args: 3, ..recorder(Events::Entry, Clock::Tsc, 0x4_0015) },
+    ),
+    ("record_shadow_all", Recorder { keeps_all: true, shadow: true, ..recorder(Events::Both, Clock::None, 0x4_0016) }),
+    (
+        "record_both_stamp8_all",
+        Recorder { keeps_all: true, shadow: true, args: 1, ..recorder(Events::Both, Clock::Stamp8, 0x4_0017) },
+    ),
+    (
+        "record_shadow_all_refill",
+        Recorder {
+            keeps_all: true,
+            shadow: true,
+            refill: true,
+            args: 2,
+            result: true,
+            ..recorder(Events::Both, Clock::Tsc, 0x4_0018)
+        },
+    ),
     ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 0x4_000a) }),
 ];
 
 const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder { events, clock, id, args: 0, result: false, unwind: false, refill: false, shadow: false, pair: false }
+    Recorder {
+        events,
+        clock,
+        id,
+        args: 0,
+        result: false,
+        unwind: false,
+        refill: false,
+        shadow: false,
+        pair: false,
+        keeps_all: false,
+    }
 }
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
@@ -399,7 +431,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair, keeps_all }) => {
             let form = if shadow { " --form shadow" } else { "" };
             let sig = if events == Events::Both && !shadow { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
@@ -407,8 +439,9 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let result = if result { " --result" } else { "" };
             let unwind = if unwind { " --unwind" } else { "" };
             let pair = if pair { " --pair" } else { "" };
+            let live = if keeps_all { " --live all" } else { "" };
             let refill = if refill { format!(" --refill {}", spec.callee) } else { String::new() };
-            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{pair}{refill}", clock.name());
+            let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{pair}{live}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
                 "record --events {}{form}{numbered}{sig} --function {function}+{resume} --name {}",

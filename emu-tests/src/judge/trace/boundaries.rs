@@ -450,10 +450,9 @@ impl Trace {
         let rets = RegSet::of(abi.exit_rets);
         let c_keeps = contract.convention.site.c_keeps(abi);
         let calls_body = self.calls_body();
-        let results = programs.map_or(RegSet::of(abi.rets), |p| p.result.regs);
         // A BPF program gives back how many tail calls were made.
         let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
-        let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
+        let results = contract.results().union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
         let kept = contract.kept_on(way).union(if calls_body { results } else { RegSet::EMPTY });
         let all = c_keeps.union(contract.convention.site.c_loses(abi));
         // What a paired trampoline keeps besides, it keeps until the function begins.

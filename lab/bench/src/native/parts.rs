@@ -326,6 +326,7 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
             refill: false,
             shadow: false,
             pair,
+            keeps_all: false,
         })
     };
     fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
