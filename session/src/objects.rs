@@ -99,16 +99,19 @@ impl Objects {
             .map(|m| PathBuf::from(&m.path))
             .collect();
         paths.dedup();
-        let forms = Forms::new(backend.facts().name, what.clock, hello.words)?;
+        let forms = Forms::new(backend.facts().name, what.clock, hello.words, choice.any())?;
         let how = match what.returns && !self.unwinds(&paths, backend) {
             true => How::Shadow,
             false => How::Entry,
         };
+        let alone = !choice.any() || alone(hello.pid, Path::new(exe));
         let (mut orders, mut places) = (Orders::default(), Vec::new());
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
             let (numbered, new) = self.object(path, choice.any(), backend)?;
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
-            let chosen = |(_, f): &(u32, &Function)| choice.function(path, &f.name, f.size);
+            // Where no compiler has left room, somebody could be in the middle of what is overwritten.
+            let safe = |f: &Function| f.entries.is_empty() || alone;
+            let chosen = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
@@ -128,6 +131,13 @@ impl Objects {
             None => Object::read(path, false, backend).is_ok_and(|object| object.unwinds),
         })
     }
+}
+
+/// Has the process one thread? Those of an emulator, which is another program than it seems to be, are none of it.
+fn alone(pid: u32, exe: &Path) -> bool {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let itself = fs::read_link(process.join("exe")).is_ok_and(|real| real == exe);
+    !itself || fs::read_dir(process.join("task")).is_ok_and(|threads| threads.count() == 1)
 }
 
 /// The same file, under whichever name.

@@ -18,16 +18,26 @@ use session::run::{Options, Outcome, run};
 use session::sink::{Begun, Sink};
 use tramptool::Clock;
 
-/// The program alone, all that has a site.
-struct All;
+/// The program alone: all that has a site, or of all functions those that the program counts.
+struct Chosen {
+    any: bool,
+}
 
-impl Choice for All {
+/// `FUNCTIONS` of program.c.
+const COUNTED: [&str; 10] =
+    ["leaf", "recurse", "ninth", "variadic", "jumps", "worker", "handler", "tail", "in_child", "few"];
+
+impl Choice for Chosen {
     fn object(&self, _: &Path, program: bool) -> bool {
         program
     }
 
-    fn function(&self, _: &Path, _: &str, _: u64) -> bool {
-        true
+    fn function(&self, _: &Path, name: &str, _: u64) -> bool {
+        !self.any || COUNTED.contains(&name)
+    }
+
+    fn any(&self) -> bool {
+        self.any
     }
 }
 
@@ -115,13 +125,22 @@ const ARCHS: [Arch; 3] = [
 struct Bench {
     arch: &'static Arch,
     directory: tempfile::TempDir,
+    /// It has no sites.
+    any: bool,
 }
 
 impl Bench {
     fn new(arch: &'static Arch) -> Bench {
-        let bench = Bench { arch, directory: tempfile::tempdir().unwrap() };
+        Bench::of(arch, &["-O1", arch.site])
+    }
+
+    /// Compiled with these options.
+    fn of(arch: &'static Arch, options: &[&str]) -> Bench {
+        let any = !options.contains(&arch.site);
+        let bench = Bench { arch, directory: tempfile::tempdir().unwrap(), any };
         let root = env!("CARGO_MANIFEST_DIR");
-        bench.compile(&["-O1", "-pthread", arch.site, &format!("{root}/tests/program.c"), "-o"], "program");
+        let source = format!("{root}/tests/program.c");
+        bench.compile(&[options, &["-pthread", &source, "-o"]].concat(), "program");
         bench.compile(&["-O2", "-fPIC", "-shared", &format!("{root}/preload/preload.c"), "-o"], "library.so");
         bench
     }
@@ -152,7 +171,7 @@ impl Bench {
             buffers,
             follow: true,
             started: &|_| (),
-            choice: &All,
+            choice: &Chosen { any: self.any },
             backend,
             emulator: &emulator,
             agent: &agent,
@@ -189,6 +208,25 @@ fn what_is_recorded_is_what_the_program_has_counted() {
             assert_eq!(counts.processes, 4);
             assert_eq!(outcome.seen.entries, counts.of.values().map(|[entries, _]| entries).sum::<u64>());
             assert!(outcome.seen.entries > 50 * u64::from(arch.turns));
+        }
+    }
+}
+
+/// The same without sites. GCC keeps values in registers that a local function leaves alone: so do trampolines.
+#[test]
+fn functions_without_sites_are_recorded() {
+    for arch in &ARCHS {
+        for options in
+            [&["-O1"][..], &["-O2"], &["-O2", "-fcf-protection"], &["-O0"], &["-O2", "-mbranch-protection=standard"]]
+        {
+            let only = |option: &str, name: &str| options.contains(&option) && arch.name != name;
+            if only("-fcf-protection", "x86_64") || only("-mbranch-protection=standard", "arm64") {
+                continue;
+            }
+            let bench = Bench::of(arch, options);
+            let (outcome, counts) = bench.run(Mode::Block, 64, "0");
+            assert_eq!((code(outcome.status), outcome.lost), (Ok(0), (0, 0)), "{} {options:?}", arch.name);
+            assert_eq!(counts.of, bench.counted(), "{} {options:?}", arch.name);
         }
     }
 }
