@@ -268,3 +268,64 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
     assert_eq!(run.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&run.stderr).contains("the program has no sites"));
 }
+
+/// Programs of the distribution, which have no sites: with the library of which functions are recorded, if it is not the program.
+const AS_THEY_ARE: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "bash",
+            "-c",
+            "for i in 1 2 3; do echo $((i * i)); done; echo a b | while read x y; do echo $y; done; exit 7",
+        ],
+    ),
+    ("libz*", &["python3", "-c", "import zlib; print(zlib.crc32(zlib.compress(b'a' * 9999)))"]),
+    ("libcrypto*", &["openssl", "sha256", "program.c"]),
+    ("libperl*", &["perl", "-e", "print join ' ', sort { $a <=> $b } 3, 1, 2; exit 3"]),
+    ("*", &["gzip", "-c", "program.c"]),
+    ("*", &["sort", "-r", "program.c"]),
+    ("*", &["gcc", "-c", "program.c", "-o", "-", "-S"]),
+];
+
+#[test]
+fn programs_are_recorded_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    fs::write(dir.join("program.c"), PROGRAM).unwrap();
+    let mut recorded = 0;
+    for (library, command) in AS_THEY_ARE {
+        let Ok(alone) = Command::new(command[0]).args(&command[1..]).current_dir(dir).output() else { continue };
+        let mut args = vec!["--any"];
+        if !library.is_empty() {
+            args.extend(["-L", *library]);
+        }
+        args.push("--");
+        args.extend(*command);
+        let run = tool(dir, &args);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!((run.status.code(), run.stdout), (alone.status.code(), alone.stdout), "{command:?}: {told}");
+        let calls = told.lines().find_map(|line| line.strip_prefix("tramptool: ")?.split_once(" calls in"));
+        recorded += usize::from(calls.is_some_and(|(calls, _)| calls != "0"));
+    }
+    assert!(recorded >= 2, "{recorded}: bash at least, and the compiler, have functions in their symbol tables");
+}
+
+#[test]
+fn functions_without_sites_are_listed_with_their_class() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let source = "long one(void) { return 1; }\nint main(void) { return 0; }\n\
+                  __asm__(\".type two, @function\\ntwo: nop\\n1: dec %edi\\njnz 1b\\nret\\n.size two, .-two\");\n";
+    fs::write(dir.join("program.c"), source).unwrap();
+    let gcc = Command::new("gcc").args(["-O1", "program.c", "-o", "program"]).current_dir(dir).status();
+    assert!(gcc.unwrap().success());
+    assert!(ok(dir, &["list", "program"]).starts_with("no sites: "));
+    let list = ok(dir, &["list", "--any", "program"]);
+    for line in [
+        "word     shadow         6  one",
+        "trap     none           0  two: a branch leads into it",
+        "refused  none           0  _start: nobody calls it: the program begins there",
+    ] {
+        assert!(list.contains(line), "{list}");
+    }
+}

@@ -46,16 +46,20 @@ const BEHIND: u64 = 16;
 const WORDS: [&str; 5] = ["RECORD_SHADOW", "RECORD_SHADOW_LIMIT", "RECORD_CURSOR", "RECORD_LIMIT", "RECORD_COUNT"];
 
 impl Forms {
-    /// Those for an architecture, where the words of a thread are at this offset from its thread pointer.
+    /// Those for an architecture, where the words of a thread are at this offset from its thread pointer. `all` registers are kept for
+    /// functions whose callers know which of them they leave alone: who compiles a site does not let them.
     ///
     /// # Errors
     /// The architecture's instructions do not reach the words.
-    pub fn new(arch: &str, clock: Clock, words: i64) -> Result<Forms> {
+    pub fn new(arch: &str, clock: Clock, words: i64, all: bool) -> Result<Forms> {
         let mut target = Target::with_profile(arch, profiles::USER)?;
         for (n, word) in (0..).zip(WORDS) {
             target = target.set(word, &(words + 8 * n).to_string())?;
         }
-        let spec = |events: Events| Spec::record(&format!("function+{BEHIND}"), events).clock(clock).refill("refill");
+        let spec = |events: Events| {
+            let spec = Spec::record(&format!("function+{BEHIND}"), events).clock(clock).refill("refill");
+            if all { spec.live_all() } else { spec }
+        };
         let shadow = generate(&target, &[spec(Events::Both).form(Form::Shadow)])?.template()?;
         let entry = generate(&target, &[spec(Events::Entry)])?.template()?;
         let sled = generate(&target, &[Spec::sled("callee")])?.template()?;

@@ -116,11 +116,13 @@ impl Objects {
             .map(|m| PathBuf::from(&m.path))
             .collect();
         paths.dedup();
-        let forms = self.forms(what, hello.words, backend)?;
+        let forms = self.forms(what, hello.words, choice.any(), backend)?;
         let how = match what.returns && !self.unwinds_alone(&paths, backend) {
             true => How::Shadow,
             false => How::Entry,
         };
+        // Nobody executes what has just been loaded.
+        let alone = !choice.any() || hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
         let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
@@ -130,7 +132,9 @@ impl Objects {
             if before.contains(&(path.clone(), base)) {
                 continue;
             }
-            let chosen = |(_, f): &(u32, &Function)| choice.function(path, &f.name, f.size);
+            // Where no compiler has left room, somebody could be in the middle of what is overwritten.
+            let safe = |f: &Function| f.entries.is_empty() || alone;
+            let chosen = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
@@ -156,14 +160,21 @@ impl Objects {
         })
     }
 
-    fn forms(&mut self, what: What, words: i64, backend: &dyn Patch) -> Result<Arc<Forms>> {
+    fn forms(&mut self, what: What, words: i64, any: bool, backend: &dyn Patch) -> Result<Arc<Forms>> {
         if let Some(known) = self.forms.get(&words) {
             return Ok(known.clone());
         }
-        let forms = Arc::new(Forms::new(backend.facts().name, what.clock, words)?);
+        let forms = Arc::new(Forms::new(backend.facts().name, what.clock, words, any)?);
         self.forms.insert(words, forms.clone());
         Ok(forms)
     }
+}
+
+/// Has the process one thread? Those of an emulator, which is another program than it seems to be, are none of it.
+fn alone(pid: u32, exe: &Path) -> bool {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let itself = fs::read_link(process.join("exe")).is_ok_and(|real| real == exe);
+    !itself || fs::read_dir(process.join("task")).is_ok_and(|threads| threads.count() == 1)
 }
 
 /// The same file, under whichever name.

@@ -13,7 +13,7 @@
 
 #define NOT_TRACED __attribute__((patchable_function_entry(0, 0)))
 #define TRACED __attribute__((noinline, noclone))
-#define FUNCTIONS(X) X(leaf) X(recurse) X(ninth) X(variadic) X(jumps) X(worker) X(handler) X(tail) X(in_child)
+#define FUNCTIONS(X) X(leaf) X(recurse) X(ninth) X(variadic) X(jumps) X(worker) X(handler) X(tail) X(in_child) X(few)
 
 #define NUMBER(f) N_##f,
 #define NAME(f) #f,
@@ -82,6 +82,21 @@ TRACED void *worker(void *turns) {
     return (void *)sum;
 }
 
+// Of a local function, GCC knows which registers it leaves alone, and keeps values of the caller there.
+TRACED static long few(long a) {
+    ENTER(few);
+    LEAVE(few);
+    return a + 1;
+}
+#define MANY(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22)
+#define LOAD(n) long v##n = from[n];
+#define ADD(n) +v##n * (2 * n + 1)
+NOT_TRACED __attribute__((noinline, noclone)) static long crowded(const volatile long *from) {
+    MANY(LOAD)
+    long first = few(v0);
+    return first MANY(ADD);
+}
+
 NOT_TRACED static void check(int fine, const char *what) {
     if (fine) return;
     fprintf(stderr, "wrong: %s\n", what);
@@ -100,6 +115,9 @@ NOT_TRACED int main(int argc, char **argv) {
     check(ninth(1, 2, 3, 4, 5, 6, 7, 8, 9, 2.5, 4) == 36 + 900 + 2 + 4000, "ninth");
     check(variadic(9, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.5) == 45.5, "variadic");
     check(tail(4) == 5, "tail");
+    long many[23], wanted = 8;
+    for (int i = 0; i < 23; i++) many[i] = 7 + 1000 * i, wanted += many[i] * (2 * i + 1);
+    check(crowded(many) == wanted, "crowded");
     jumps(0);
     for (volatile int i = 0; i < 100; i++)
         if (!setjmp(back)) jumps(1);

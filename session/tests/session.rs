@@ -18,18 +18,27 @@ use session::run::{Options, Outcome, run};
 use session::sink::{Begun, Sink};
 use tramptool::Clock;
 
-/// All that has a site, of the program; and of plugins, if it loads some.
-struct All {
+/// All that has a site, of the program and, if it loads some, of plugins; or of all functions those that the program counts.
+struct Chosen {
+    any: bool,
     plugins: bool,
 }
 
-impl Choice for All {
+/// `FUNCTIONS` of program.c.
+const COUNTED: [&str; 10] =
+    ["leaf", "recurse", "ninth", "variadic", "jumps", "worker", "handler", "tail", "in_child", "few"];
+
+impl Choice for Chosen {
     fn object(&self, path: &Path, program: bool) -> bool {
         program || self.plugins && path.ends_with("plugin.so")
     }
 
-    fn function(&self, _: &Path, _: &str, _: u64) -> bool {
-        true
+    fn function(&self, _: &Path, name: &str, _: u64) -> bool {
+        !self.any || COUNTED.contains(&name)
+    }
+
+    fn any(&self) -> bool {
+        self.any
     }
 
     fn later(&self) -> bool {
@@ -122,18 +131,24 @@ const ARCHS: [Arch; 3] = [
 struct Bench {
     arch: &'static Arch,
     directory: tempfile::TempDir,
+    /// It has no sites.
+    any: bool,
 }
 
 impl Bench {
-    /// For the program of this file, in C or C++.
     fn new(arch: &'static Arch, source: &str) -> Bench {
-        let bench = Bench { arch, directory: tempfile::tempdir().unwrap() };
+        // With jumps at the end of functions.
+        Bench::of(arch, source, &["-O1", "-foptimize-sibling-calls", arch.site])
+    }
+
+    /// For the program of this file, in C or C++, compiled with these options.
+    fn of(arch: &'static Arch, source: &str, options: &[&str]) -> Bench {
+        let any = !options.contains(&arch.site);
+        let bench = Bench { arch, directory: tempfile::tempdir().unwrap(), any };
         let root = env!("CARGO_MANIFEST_DIR");
         let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
         let source = format!("{root}/tests/{source}");
-        // With jumps at the end of functions.
-        let how = ["-O1", "-foptimize-sibling-calls", "-pthread", arch.site, &source, "-o"];
-        bench.compile(compiler, &how, "program");
+        bench.compile(compiler, &[options, &["-pthread", &source, "-o"]].concat(), "program");
         bench.compile("gcc", &["-O2", "-fPIC", "-shared", &format!("{root}/preload/preload.c"), "-o"], "library.so");
         bench
     }
@@ -171,7 +186,7 @@ impl Bench {
             buffers,
             follow: true,
             started: &|_| (),
-            choice: &All { plugins },
+            choice: &Chosen { any: self.any, plugins },
             backend,
             emulator: &emulator,
             agent: &agent,
@@ -245,6 +260,25 @@ fn what_is_loaded_later_is_recorded() {
         assert_eq!(outcome.lost, (0, 0));
         let of = |name: &str| counts.of[name];
         assert_eq!([of("begins"), of("plug"), of("inner")], [[21; 2], [21; 2], [226; 2]], "{}", arch.name);
+    }
+}
+
+/// The same without sites. GCC keeps values in registers that a local function leaves alone: so do trampolines.
+#[test]
+fn functions_without_sites_are_recorded() {
+    for arch in &ARCHS {
+        for options in
+            [&["-O1"][..], &["-O2"], &["-O2", "-fcf-protection"], &["-O0"], &["-O2", "-mbranch-protection=standard"]]
+        {
+            let only = |option: &str, name: &str| options.contains(&option) && arch.name != name;
+            if only("-fcf-protection", "x86_64") || only("-mbranch-protection=standard", "arm64") {
+                continue;
+            }
+            let bench = Bench::of(arch, "program.c", options);
+            let (outcome, counts) = bench.run(Mode::Block, 64, "0");
+            assert_eq!((code(outcome.status), outcome.lost), (Ok(0), (0, 0)), "{} {options:?}", arch.name);
+            assert_eq!(counts.of, bench.counted(), "{} {options:?}", arch.name);
+        }
     }
 }
 

@@ -25,12 +25,14 @@ pub struct TraceArgs {
 }
 
 const EXAMPLES: &str = "\
-Without a subcommand, PROGRAM runs and each call of its functions that have a site of a compiler is recorded. The exit code is \
+Without a subcommand, PROGRAM runs and each call of its functions that have a site of a compiler is recorded, with --any of all \
+that its symbol table has. The exit code is \
 the program's; 125 if it cannot be traced, 126 if it cannot be run, 127 if it is not there.
 
 Examples:
   gcc -O2 -fpatchable-function-entry=5 -o program program.c
   tramptool trace -- ./program
+  tramptool trace --any -L 'libz*' -- python3 -c 'import zlib'
   tramptool trace report --sort calls
   tramptool trace replay -F parse_header -t 10us
   tramptool trace export --format chrome -o trace.json";
