@@ -66,9 +66,10 @@ pub fn moved(code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
         }
     }
     new.push(Instruction::with_branch(Opcode::Jmp_rel32_64, behind).map_err(refused)?);
-    // Branches to the address of an instruction here would follow it: nothing branches to these.
-    (1..).zip(&mut new).for_each(|(n, insn)| insn.set_ip(0_u64.wrapping_sub(n)));
     all.append(&mut new);
+    // What refers to the address of an instruction here would follow it, as a function that compares with its own address: nothing
+    // refers to these.
+    (1..).zip(&mut all).for_each(|(n, insn)| insn.set_ip(0_u64.wrapping_sub(n)));
     let block = InstructionBlock::new(&all, to);
     Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map_err(refused)?.code_buffer)
 }

@@ -1,7 +1,7 @@
 //! Ratios, measured in one run: the generator against GNU as on the same text, the checker against the bare emulator.
 //!
 //! `bench generate [--format json]` and `bench check [--format json]`; `./x bench` runs both. `bench native` measures
-//! what traced calls cost on this machine, `bench against REVISION` generating and checking beside another revision.
+//! what traced calls cost on this machine, `bench live` what recording whole programs costs, `bench against REVISION` generating and checking beside another revision.
 //! `bench scenarios TIMES` is for profilers: the checker's scenarios alone, so many times as long.
 
 mod against;
@@ -9,6 +9,7 @@ mod against;
 mod check;
 mod generate;
 mod kernel;
+mod live;
 mod native;
 mod table;
 mod took;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Some("generate-one") => generate::one(arg(1), arg(2), arg(3)),
         Some("against") => against::run(args.get(1).map_or("HEAD", String::as_str), json),
         Some("native") => native::run(json),
+        Some("live") => live::run(json),
         Some("tailored-one") => generate::tailored_one(arg(1), arg(2)),
         #[cfg(feature = "check")]
         Some("check") => check::run(json),
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "check")]
         Some("check-all") => check::all(),
         other => Err(format!(
-            "unknown benchmark '{}'; valid: generate, native, against, check, scenarios",
+            "unknown benchmark '{}'; valid: generate, native, live, against, check, scenarios",
             other.unwrap_or("")
         )),
     };

@@ -1,0 +1,1 @@
+//! Nothing: what this crate depends on is what it is for.
