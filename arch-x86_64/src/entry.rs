@@ -28,6 +28,10 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
         (Mnemonic::INVALID, _) => return None,
         (Mnemonic::Nop | Mnemonic::Int3, _) => Flow::Padding,
         (Mnemonic::Syscall | Mnemonic::Sysenter, _) => Flow::Stays("a system call"),
+        // FPU instructions leave their address to these.
+        (Mnemonic::Fnstenv | Mnemonic::Fnsave | Mnemonic::Fxsave | Mnemonic::Fxsave64, _) => {
+            Flow::Stays("saves the address of an instruction")
+        }
         (_, FlowControl::IndirectCall) if through_stack() => Flow::Stays("a call by a word of the stack"),
         (_, FlowControl::Call | FlowControl::IndirectCall) => Flow::Call,
         (_, FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return) => Flow::Away,
@@ -58,11 +62,11 @@ pub fn moved(code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
     for insn in &mut Decoder::with_ip(64, code, from, DecoderOptions::NONE) {
         let bytes = code.get((insn.ip() - from) as usize..).unwrap_or_default();
         match decode(bytes, insn.ip()).map(|insn| insn.flow) {
-            None | Some(Flow::Stays(_)) => {
+            flow if matches!(flow, None | Some(Flow::Stays(_))) || !new.is_empty() => {
                 return Err(Error::new(format!("{:?} at {:#x} {NOT_MOVED}", insn.mnemonic(), insn.ip())));
             }
             Some(Flow::Call) => new.extend(call(&insn).map_err(refused)?),
-            Some(_) => all.push(insn),
+            _ => all.push(insn),
         }
     }
     new.push(Instruction::with_branch(Opcode::Jmp_rel32_64, behind).map_err(refused)?);
