@@ -398,10 +398,6 @@ fn records_that_cannot_be_are_refused() {
                 "--events count --live all",
                 "record --live all: a counter keeps no more than others; valid: --events entry",
             ),
-            (
-                "--events both --clock none --live all --sig f(void)",
-                "record --live all: a frame displaces the function's; valid: --form shadow",
-            ),
             ("--events entry --clock none --live static-chain", "unknown --live of record 'static-chain'; valid: all"),
             ("--events both --clock none --form shadow --unwind", "record --form shadow: unwinders do not find the "),
             ("--events entry --clock none --result", "record: --result is given, but no return is recorded; valid: "),
@@ -439,6 +435,11 @@ fn records_that_cannot_be_are_refused() {
             assert!(text[at..].starts_with(marked), "{arch}: {told}");
         }
     }
+    let framed = ["--events", "both", "--clock", "none", "--live", "all", "--sig", "void f(int a)", "--function", "f"];
+    b.refuses(
+        &[&first[..], &[any()], &framed].concat(),
+        &["record --live all: a frame displaces the function's; valid: --form shadow"],
+    );
     b.refuses(
         &["gen", "direct", "--call", "f", "--args", "1", "--arch", any(), "--unwind"],
         &["`--unwind` needs another"],

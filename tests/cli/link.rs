@@ -73,7 +73,9 @@ fn link_makes_an_image() {
         }
 
         let handlers = ["--call", "direct_func", "--exit", "ftrace_return_to_handler", "--name", "paired"];
-        let around = ["gen", "around", "--args", "3", "--function", "args3", "--arch", arch, "--emit", "obj", "--stem"];
+        let function = format!("args3+{}", expected(tool::backend(arch).unwrap()).process.site);
+        let around =
+            ["gen", "around", "--args", "3", "--function", &function, "--arch", arch, "--emit", "obj", "--stem"];
         b.ok(&[&around[..], &["paired"], &handlers, &profile].concat());
         let jump = ["link", "paired.o", &functions, &callbacks, "-o", "jumped", "--jump", "args3=paired"];
         b.ok(&[&jump[..], &profile].concat());

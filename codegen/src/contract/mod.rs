@@ -160,6 +160,17 @@ fn vectors_kept(kind: Kind, target: &Target) -> u32 {
     if kind.is_sled() { (target.layouts.vectors)(target.choices) } else { target.carriers(kind).bits() }
 }
 
+/// The traced function, if the trampoline names it.
+fn traced(spec: &Spec) -> Option<Traced> {
+    let exits = spec.kind.traits().calls == Calls::Handlers;
+    spec.kind.names_body().then(|| Traced {
+        function: spec.body.function.to_owned(),
+        resume: spec.body.resume,
+        exit: if exits { spec.body.exit.to_owned() } else { String::new() },
+        signed: spec.body.signed,
+    })
+}
+
 impl Contract {
     /// The contract of `spec`.
     ///
@@ -205,12 +216,7 @@ impl Contract {
             name: spec.name.to_owned(),
             kind: spec.kind,
             callee,
-            traced: spec.kind.names_body().then(|| Traced {
-                function: spec.body.function.to_owned(),
-                resume: spec.body.resume,
-                exit: if calls == Calls::Handlers { spec.body.exit.to_owned() } else { String::new() },
-                signed: spec.body.signed,
-            }),
+            traced: traced(spec),
             programs: spec.programs.to_vec(),
             frame,
             kept,

@@ -247,9 +247,7 @@ impl Contract {
             ));
         }
         text.push("Touches no vector register.".to_owned());
-        if recorder.keeps_all {
-            text.push(ALL_KEPT.to_owned());
-        }
+        text.extend(recorder.keeps_all.then(|| ALL_KEPT.to_owned()));
         if recorder.shadow {
             text.extend(shadow_sentences(thread));
         } else if recorder.events == Events::Both {

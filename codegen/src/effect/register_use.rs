@@ -107,11 +107,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, reg);
             add(writes, reg);
         }
-        Action::BitToSign { dst, src, .. } => {
-            add(reads, src);
-            add(writes, dst);
-        }
-        Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } => {
+        Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } | Action::BitToSign { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
         }

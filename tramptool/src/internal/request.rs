@@ -168,11 +168,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
             function = symbol.to_owned();
         }
         check_symbol("function", &function, &frame, target)?;
-    } else if args.function.is_some() || args.landing_pad || args.signed {
-        let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
-        return Err(Error::new(format!(
-            "{what}: --function is given, but nothing calls it or jumps there; valid: without --function{or}"
-        )));
+    } else {
+        refuse_of_function(what, args)?;
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
     let [call, exits, refill] = [&args.call, &args.exit, &args.refill].map(Option::as_deref);
@@ -189,6 +186,16 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
     let (signed, export) = (args.signed, String::new());
     Ok(Request { name, kind, callee, function, resume, exit, signed, programs, export, proof })
+}
+
+/// Refuse what says something of the traced function, where nothing calls it or jumps there.
+fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
+    let given = [("function", args.function.is_some()), ("landing-pad", args.landing_pad), ("signed", args.signed)];
+    let Some((option, _)) = given.iter().find(|(_, given)| *given) else { return Ok(()) };
+    let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
+    Err(Error::new(format!(
+        "{what}: --{option} is given, but nothing calls it or jumps there; valid: without --{option}{or}"
+    )))
 }
 
 /// Refuse to call the traced function for itself: each call would lead to the next.
