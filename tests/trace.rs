@@ -310,6 +310,29 @@ fn programs_are_recorded_as_they_are() {
     assert!(recorded >= 2, "{recorded}: bash at least, and the compiler, have functions in their symbol tables");
 }
 
+/// Another thread could be in the middle of what is overwritten.
+#[test]
+fn functions_without_sites_are_left_alone_where_threads_run_already() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let busy = "#include <pthread.h>\n#include <unistd.h>\n\
+                static void *wait(void *none) { sleep(60); return none; }\n\
+                __attribute__((constructor)) static void begin(void) { pthread_t t; pthread_create(&t, 0, wait, 0); }\n";
+    fs::write(dir.join("busy.c"), busy).unwrap();
+    fs::write(dir.join("program.c"), PROGRAM).unwrap();
+    for args in [&["-shared", "-fPIC", "busy.c", "-o", "busy.so"][..], &["-O1", "program.c", "-o", "program"]] {
+        assert!(Command::new("gcc").args(args).current_dir(dir).status().unwrap().success());
+    }
+    for (library, traced) in [("", "2,003 calls in"), ("./busy.so", "traced 0 of ")] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        let args = ["trace", "--any", "-N", "_*", "--", "./program", "3"];
+        let run = tool.args(args).env("LD_PRELOAD", library).current_dir(dir).output().unwrap();
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!((run.status.code(), &*run.stdout), (Some(3), &b"2000\n"[..]), "{told}");
+        assert!(told.contains(traced), "{told}");
+    }
+}
+
 #[test]
 fn functions_without_sites_are_listed_with_their_class() {
     let directory = tempfile::tempdir().unwrap();

@@ -7,8 +7,8 @@ use codegen::arch::patch::{Branch, Patch};
 use codegen::words::error::{Error, Result};
 
 use crate::forms::{Forms, How};
+use crate::function::Function;
 use crate::maps::{self, Mapping};
-use crate::object::Function;
 use crate::protocol::Order;
 
 /// Memory is mapped in pieces of so many bytes, which are whole pages under every configuration of Linux.

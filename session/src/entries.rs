@@ -7,7 +7,7 @@ use codegen::arch::patch::Patch;
 use object::read::elf::{SectionHeader as _, SectionTable, Sym as _};
 use object::{Endianness, elf};
 
-use crate::object::{Function, Refused};
+use crate::function::{Function, Refused};
 
 type Header = elf::FileHeader64<Endianness>;
 

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod drain;
 mod entries;
 pub mod forms;
+pub mod function;
 pub mod loader;
 pub mod maps;
 pub mod object;

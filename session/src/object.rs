@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use codegen::arch::entry::{Class, Entry};
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 use codegen::words::input;
@@ -12,36 +11,9 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use object::{Endianness, elf};
 
 use crate::entries;
+use crate::function::{Function, Refused};
 
 type Header = elf::FileHeader64<Endianness>;
-
-/// A function that can be traced.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Function {
-    /// As the symbol table has it; empty if that has none for it.
-    pub name: String,
-    /// Its address in the file.
-    pub address: u64,
-    /// How many bytes it has, 0 if unknown.
-    pub size: u64,
-    /// Address in the file of the branch that is written.
-    pub site: u64,
-    /// The site's bytes from there on.
-    pub bytes: Vec<u8>,
-    /// The branches that fit there, the shortest first; none where a compiler has left room.
-    pub entries: Vec<Entry>,
-}
-
-/// A function that cannot be traced, and why.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused {
-    /// The function's name, or empty.
-    pub name: String,
-    /// How its entry could be patched, if no compiler has left room there.
-    pub class: Option<Class>,
-    /// The reason.
-    pub why: &'static str,
-}
 
 /// What is in a file.
 #[derive(Debug)]

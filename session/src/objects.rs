@@ -10,8 +10,9 @@ use codegen::words::error::{Error, Result};
 
 use crate::attach::{Loaded, Orders};
 use crate::forms::{Forms, How, What};
+use crate::function::Function;
 use crate::maps::{self, Mapping};
-use crate::object::{Function, Object};
+use crate::object::Object;
 use crate::protocol::{Hello, Kind};
 
 /// Chooses what is recorded.

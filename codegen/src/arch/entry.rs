@@ -1,7 +1,7 @@
 //! Entries of functions for which no compiler has left room: whether a branch can stand there, and what becomes of the instructions
 //! that it overwrites.
 
-use crate::arch::patch::Branch;
+use crate::arch::branch::Branch;
 use crate::words::error::Result;
 
 /// How a function's entry can be patched.

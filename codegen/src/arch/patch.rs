@@ -1,6 +1,7 @@
 //! What is known of an architecture when its code is there as bytes: relocations, patchable entries, call slots. The
 //! linker and the list of sites ask [`Patch`], and need no generator.
 
+pub use crate::arch::branch::{Branch, Half};
 use crate::arch::entry::{Code, Entry, Lead};
 use crate::arch::facts::Facts;
 use crate::words::error::{Error, Result};
@@ -132,30 +133,6 @@ impl SiteForm {
         let same = |(wanted, byte): (&str, &u8)| wanted == "??" || u8::from_str_radix(wanted, 16) == Ok(*byte);
         bytes.len() == self.len() && self.bytes.split(' ').zip(bytes).all(same)
     }
-}
-
-/// Of a branch of two instructions, one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Half {
-    /// The first.
-    First,
-    /// The second.
-    Second,
-}
-
-/// A branch that a tracer writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Branch {
-    /// At a site, with the link that trampolines expect.
-    SiteCall,
-    /// At a site, without one.
-    SiteJump,
-    /// In a call slot, as a C function is called.
-    Slot,
-    /// Inside a trampoline, past some of its instructions.
-    Past,
-    /// To anywhere, from a place of its own at a multiple of 8. The scratch register of the psABI's linkage code is lost.
-    Far,
 }
 
 /// An architecture as a linker sees it, and whoever patches running code.

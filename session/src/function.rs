@@ -1,0 +1,31 @@
+//! A function of a file: what is written to trace it, or why it is not traced.
+
+use codegen::arch::entry::{Class, Entry};
+
+/// A function that can be traced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// As the symbol table has it; empty if that has none for it.
+    pub name: String,
+    /// Its address in the file.
+    pub address: u64,
+    /// How many bytes it has, 0 if unknown.
+    pub size: u64,
+    /// Address in the file of the branch that is written.
+    pub site: u64,
+    /// The site's bytes from there on.
+    pub bytes: Vec<u8>,
+    /// The branches that fit there, the shortest first; none where a compiler has left room.
+    pub entries: Vec<Entry>,
+}
+
+/// A function that cannot be traced, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The function's name, or empty.
+    pub name: String,
+    /// How its entry could be patched, if no compiler has left room there.
+    pub class: Option<Class>,
+    /// The reason.
+    pub why: &'static str,
+}
