@@ -48,7 +48,8 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
         to.rows()?;
     }
     to.verdict()?;
-    let missing = report.results.iter().filter(|r| r.reason_id == Some(Reason::NotDefined));
+    let undefined = |r: &&Row| r.reason_id == Some(Reason::NotDefined) && r.verdict != Verdict::Open;
+    let missing = report.results.iter().filter(undefined);
     let missing = unique(missing.map(|r| r.trampoline.as_str()));
     if !missing.is_empty() {
         to.text(&format!("not judged, because none of the objects defines it: {}", missing.join(", ")))?;
@@ -148,7 +149,7 @@ impl Writer<'_, '_> {
             _ => ("fails", BAD),
         };
         let how = match (fail, deviate) {
-            (0, _) if open > 0 => format!(", {open} clauses not decided"),
+            (0, _) if open > 0 => format!(", {open} clause{} not decided", if open == 1 { "" } else { "s" }),
             (0, 0) => String::new(),
             (0, _) => format!(", {deviate} with deviations that the contracts name"),
             _ => format!(", {fail} with clauses that fail"),

@@ -123,7 +123,8 @@ pub enum Verdict {
     Deviates,
     /// It was not checked, for the reason given. Never counted as a pass.
     Skip,
-    /// Runs that would decide it were left out, because another trampoline fails in them. A check with such a clause fails.
+    /// Runs that would decide it were left out, because another trampoline fails in them, or its trampoline is in none of the
+    /// objects. A check with such a clause fails.
     Open,
 }
 

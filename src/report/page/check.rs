@@ -94,7 +94,7 @@ fn verdict(arches: &[ArchRow], open: usize) -> templates::page::Verdict {
     };
     let s = if all == 1 { "" } else { "s" };
     let how = match (fail, deviate) {
-        (0, _) if open > 0 => format!(", {open} clauses not decided"),
+        (0, _) if open > 0 => format!(", {open} clause{} not decided", if open == 1 { "" } else { "s" }),
         (0, 0) => String::new(),
         (0, _) => format!(", {deviate} of them with deviations that their contracts name"),
         _ => format!(", {fail} of them with clauses that fail"),
