@@ -224,7 +224,7 @@ fn not_given(file: &FileIn, given: &[(Option<&str>, Objects)]) -> Vec<Missing> {
     file.trampoline.iter().filter(|_| !file.several_objects).filter_map(missing).collect()
 }
 
-/// Those trampolines that the objects define, and the others.
+/// Those trampolines that the objects define, and the others. Without objects it is not known which they are: all are wanted.
 ///
 /// # Errors
 /// There are only others: these are not the objects that the contract is for, or its names are not theirs.
@@ -234,6 +234,9 @@ fn present<'t>(
     objects: &Objects,
     (reader, file): (&Reader, &FileIn),
 ) -> Result<(Vec<Entry<'t>>, Vec<Missing>)> {
+    if objects.is_empty() {
+        return Ok((mine, Vec::new()));
+    }
     let mut defined = BTreeSet::new();
     for (name, bytes) in objects {
         let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
