@@ -77,6 +77,10 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
     if !report.stubs.is_empty() {
         to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;
     }
+    if !report.in_place_of_engine.is_empty() {
+        let (engine, all) = (&report.engine, report.in_place_of_engine.join(", "));
+        to.text(&format!("not run by {engine}, which lacks them or is told their results, but by the checker: {all}"))?;
+    }
     to.deviations(verbose)?;
     let counts = format!(
         "{}; {} scenarios, each function run unpatched, enabled and disabled; seed {}, {}",

@@ -46,6 +46,13 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
         scenarios_by_arch,
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+        in_place_of_engine: {
+            let all = suites.iter().zip(parts).flat_map(|(suite, tally)| {
+                let arch = suite.backend.facts().name;
+                tally.lent.iter().map(move |mnemonic| format!("{arch} {mnemonic}"))
+            });
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        },
         warnings: {
             let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
             all.collect::<BTreeSet<_>>().into_iter().collect()

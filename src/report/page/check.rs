@@ -78,6 +78,11 @@ fn notes(report: &Report) -> Vec<String> {
     if !report.stubs.is_empty() {
         notes.push(format!("A function that returns at once stands in for {}", report.stubs.join(", ")));
     }
+    if !report.in_place_of_engine.is_empty() {
+        let (engine, all) = (&report.engine, report.in_place_of_engine.join(", "));
+        notes
+            .push(format!("Not run by {engine}, which lacks them or is told their results, but by the checker: {all}"));
+    }
     notes.extend(report.warnings.iter().map(|w| format!("Warning: {w}")));
     notes
 }
