@@ -66,7 +66,10 @@ const TOO_MUCH: u64 = 256 << 10;
 fn claims_take_no_memory() {
     /// A kind of blocks, and where it says how many bytes there are.
     const PACKED: ([u8; 4], usize) = ([11, 0, 0, 0], 20);
-    let (whole, before) = (some(), memory());
+    // It has packed records.
+    let seed = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/trace/calls");
+    let (whole, before) = (std::fs::read(seed).unwrap(), memory());
+    assert!(read(&whole).is_ok());
     let mut claims = 0;
     for start in ends(&whole).into_iter().filter(|at| whole.get(*at..at + 4) == Some(&PACKED.0)) {
         let mut file = whole.clone();
@@ -78,7 +81,7 @@ fn claims_take_no_memory() {
         assert!(e.contains("unpacked 67108865"), "{e}");
         claims += 1;
     }
-    assert!(claims > 2, "{claims}");
+    assert!(claims > 0);
     assert!(memory() - before < TOO_MUCH, "{} KiB", memory() - before);
 }
 
