@@ -426,6 +426,24 @@ fn an_address_that_is_cut_to_32_bits_is_seen() {
     }
 }
 
+/// The same of an address of code.
+#[test]
+fn an_address_of_code_that_is_cut_to_32_bits_is_seen() {
+    for (arch, _) in arches() {
+        let bench = Bench::new();
+        let table: toml::Table = file_of(arch, "cut.toml").parse().unwrap();
+        let [text, cut, register] = ["text", "cut", "register"].map(|key| table["code"][key].as_str().unwrap());
+        let [left, right] =
+            [("left", ""), ("right", cut)].map(|(name, cut)| assemble(&bench, arch, name, &text.replace("CUT", cut)));
+        let text = bench.ends(1, &["diff", &left, &right, "--ids"]);
+        let id = format!("call1.{register}");
+        assert!(text.split_whitespace().any(|word| word == id), "{arch}: no {id} in {text}");
+        // Half of a symbol's address is told as that.
+        let told = bench.ok(&["contract", "observe", &format!("{right}:f")]);
+        assert!(told.contains("low(&f)"), "{arch}: {told}");
+    }
+}
+
 /// What neither side runs to an end says nothing of either: code without one, and calls on a stack that is none.
 #[test]
 fn what_is_not_run_to_an_end_is_not_compared() {

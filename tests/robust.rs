@@ -114,6 +114,15 @@ fn damaged_contracts_are_refused_or_read() {
 }
 
 #[test]
+fn damaged_recordings_are_refused_or_shown() {
+    let seeds = seeds("fuzz/seeds/trace", "");
+    assert!(seeds.iter().all(|seed| targets::trace(seed)));
+    try_all(TIMES, &seeds, |bytes| {
+        targets::trace(bytes);
+    });
+}
+
+#[test]
 fn odd_arguments_are_refused_or_obeyed() {
     try_all(TIMES, &seeds("fuzz/seeds/spec", ""), |bytes| targets::spec(&String::from_utf8_lossy(bytes)));
 }

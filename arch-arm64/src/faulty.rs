@@ -1,7 +1,7 @@
 //! The instructions that only mutants have: no lowering can emit them.
 
 use codegen::effect::action::Action;
-use codegen::effect::effects::{Effects, Flow};
+use codegen::effect::effects::{Effects, Flow, SpEffect};
 use codegen::listing::code::Ref;
 use codegen::words::abi::Reg;
 use codegen::words::step::{Disp, Local};
@@ -9,6 +9,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::insn::{XZR, name, scaled, x, x_or_zero};
+use crate::regs::SP;
 use crate::reloc;
 
 /// An instruction.
@@ -16,9 +17,21 @@ use crate::reloc;
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Faulty {
     BtiJ,
-    StrW { src: Reg, at: Disp },
-    Cbz { reg: Reg, to: Local },
-    AddRegs { dst: Reg, src: Reg, add: Reg },
+    StrW {
+        src: Reg,
+        at: Disp,
+    },
+    Cbz {
+        reg: Reg,
+        to: Local,
+    },
+    AddRegs {
+        dst: Reg,
+        src: Reg,
+        add: Reg,
+    },
+    /// The upper half becomes 0.
+    MovWsp,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -35,4 +48,10 @@ codegen::rows! { Faulty, w names out target;
     AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
         { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch aarch64 ; add X(d), X(a), X(b)) },
         Effects::action(Action::AddRegs { dst, src, add });
+    MovWsp => w.write_str("mov\twsp, wsp"),
+        { out.push_u32(MOV_WSP_WSP) },
+        Effects::sp(SpEffect::Realign).and(Action::LowBits { dst: SP, src: SP, bits: 32 });
 }
+
+/// ADD (immediate), which MOV to or from SP stands for (Arm ARM, C6.2).
+const MOV_WSP_WSP: u32 = 0x1100_03ff;

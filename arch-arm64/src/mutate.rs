@@ -57,6 +57,13 @@ impl Mutable for Arm64 {
         }
     }
 
+    fn cut(reg: Reg) -> Option<Either<Insn, Faulty>> {
+        Some(match reg {
+            SP => Either::Faulty(Faulty::MovWsp),
+            reg => Either::Sound(Insn::AndLow { dst: reg, src: reg, bits: 32 }),
+        })
+    }
+
     fn torn(_: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
         let Insn::Ldadd { add, dst, base } = insn else { return Vec::new() };
         vec![

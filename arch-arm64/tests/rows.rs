@@ -149,6 +149,7 @@ every_row! {
     StrW { src: stored, at: half };
     Cbz { reg: x, to: Rng::local };
     AddRegs { dst: x, src: x, add: x };
+    MovWsp;
 }
 
 /// Our text: addresses in place of names, and the names that the manual prefers.
@@ -203,6 +204,7 @@ fn sp_effect(text: &str) -> SpEffect {
         ("mov", ["sp", "sp"]) => SpEffect::Move(0),
         ("add", [_, "sp", _]) => SpEffect::CopyTo(reg(0), number()),
         ("mov", [_, "sp"]) => SpEffect::CopyTo(reg(0), 0),
+        ("mov", ["wsp", _]) => SpEffect::Realign,
         _ => SpEffect::None,
     }
 }
@@ -216,6 +218,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let full = |name: String| match name.as_str() {
         "fp" => "x29".to_owned(),
         "lr" => "x30".to_owned(),
+        "wsp" => "sp".to_owned(),
         half if half.starts_with('w') && half != "wzr" => half.replace('w', "x"),
         _ => name,
     };

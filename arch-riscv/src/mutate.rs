@@ -47,6 +47,10 @@ impl Mutable for Riscv64 {
         }
     }
 
+    fn cut(reg: Reg) -> Option<Either<Insn, Faulty>> {
+        Some(Either::Sound(Insn::Addiw { dst: reg, imm: 0 }))
+    }
+
     fn torn(_: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
         let Insn::AmoaddD { dst, add, base } = insn else { return Vec::new() };
         vec![

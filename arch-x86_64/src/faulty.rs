@@ -8,7 +8,7 @@ use codegen::words::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::insn::{NARROW, at_rsp, general, half};
+use crate::insn::{NARROW, at_rsp, general, half, written};
 use crate::reloc;
 
 /// An instruction.
@@ -16,9 +16,20 @@ use crate::reloc;
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Faulty {
     Endbr32,
-    Store32 { src: Reg, at: Disp },
-    Jz { to: Local },
-    JzFar { to: Local },
+    Store32 {
+        src: Reg,
+        at: Disp,
+    },
+    Jz {
+        to: Local,
+    },
+    JzFar {
+        to: Local,
+    },
+    /// The upper half becomes 0.
+    Mov32 {
+        reg: Reg,
+    },
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -34,4 +45,7 @@ codegen::rows! { Faulty, w names out target;
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
+    Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
+        { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
+        written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));
 }

@@ -50,6 +50,10 @@ impl Mutable for X86_64 {
         }
     }
 
+    fn cut(reg: Reg) -> Option<Either<Insn, Faulty>> {
+        Some(Either::Faulty(Faulty::Mov32 { reg }))
+    }
+
     fn torn(before: Option<Insn>, insn: Insn) -> Vec<Either<Insn, Faulty>> {
         let (reg, at, by) = match (before, insn) {
             (Some(Insn::MovImm { dst, imm }), Insn::XaddThread { reg, at }) if dst == reg => (reg, at, imm as i8),

@@ -41,7 +41,7 @@ pub use judge::cost::{Spent, spent};
 pub use judge::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use judge::measure::{ScenarioCost, measure};
 pub use judge::protocol::{Astray, Sites, judge_sites};
-pub use judge::suite::{BY_THE_PROFILE, Deviation, Poker, Suite};
+pub use judge::suite::{BY_THE_PROFILE, Deviation, Missing, Poker, Suite};
 pub use judge::views::views;
 pub use observe::{
     At, Call, Case, Difference, End, Found, Leave, Line as ObservedLine, Observed, Offset, Severity, Spot, Store,

@@ -2,6 +2,8 @@
 //!
 //! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
 
+use std::io::{Cursor, sink};
+
 use clap::Parser;
 use codegen::ask::spec::{Direct, Kind, Spec};
 use codegen::backend::{Artifact, Backend};
@@ -14,6 +16,11 @@ use emu_tests::Foreign;
 use link::{Image, Input, Options};
 use tool::BACKENDS;
 use tool::request::{Request, trampoline};
+use trace::export;
+use trace::filter::{Filter, Wanted};
+use trace::recording::Recording;
+use trace::tree::Tree;
+use trace::view::{self, Key, Report};
 
 use args::{DirectArgs, TargetArgs};
 
@@ -66,6 +73,24 @@ pub fn cfi(bytes: &[u8]) -> usize {
 pub fn contract(text: &str) {
     let foreign = Foreign::new("contract", text, Vec::new(), tool::profile(profiles::DEFAULT).unwrap());
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
+}
+
+/// Read `bytes` as a recording, and show what it has. Returns whether all of it can be read.
+pub fn trace(bytes: &[u8]) -> bool {
+    shown(bytes).is_ok()
+}
+
+fn shown(bytes: &[u8]) -> Result<()> {
+    let recording = Recording::open(Cursor::new(bytes))?;
+    let filter = Filter::new(&Wanted::default(), &recording)?;
+    let report = Report::new(&recording, &filter, true, Key::Own)?;
+    report.text(&mut sink())?;
+    view::replay(&recording, &filter, &mut sink())?;
+    let tree = Tree::of(&recording, &filter)?;
+    view::graph(&recording, &tree, &mut sink())?;
+    export::html(&recording, &tree, &report, &mut sink())?;
+    export::folded(&recording, &tree, &mut sink())?;
+    export::perfetto(&recording, &filter, &mut sink())
 }
 
 /// The arguments of `gen` that say what to generate.

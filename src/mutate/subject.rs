@@ -79,12 +79,15 @@ impl MutationSubject {
     /// fault.
     ///
     /// # Errors
-    /// A clause of their contract fails, or they cannot be judged.
+    /// A clause of their contract fails or is not decided, or they cannot be judged.
     pub fn objects(suite: Suite, seed: u64, progress: Progress) -> Result<MutationSubject> {
         let chosen = suite.chosen.clone();
         let suites = [suite];
         let report = emu_tests::check(&suites, &Filter::default(), seed, progress)?;
         let [suite] = suites;
+        if let Some(Row { trampoline, reason, .. }) = report.results.iter().find(|row| row.verdict == Verdict::Open) {
+            return Err(Error::new(format!("{trampoline} is not decided: {reason}")));
+        }
         let covers = |row: &&Row| row.clause == Clause::Coverage;
         if let Some(row) = report.results.iter().find(|row| row.verdict == Verdict::Fail && !covers(row)) {
             let (trampoline, clause) = (&row.trampoline, row.clause);

@@ -174,6 +174,7 @@ impl Document {
                     whole.report.stubs.push(stub);
                 }
             }
+            whole.report.in_place_of_engine.extend(part.report.in_place_of_engine);
             whole.report.results.extend(part.report.results);
             whole.report.registers.extend(part.report.registers);
             whole.report.views.extend(part.report.views);
@@ -182,6 +183,8 @@ impl Document {
             return Err(Error::new(format!("no report has {suite}; valid: the reports of all partitions together")));
         }
         whole.scope.partition = None;
+        whole.report.in_place_of_engine.sort();
+        whole.report.in_place_of_engine.dedup();
         whole.report.warnings.sort();
         whole.report.warnings.dedup();
         whole.order();

@@ -48,7 +48,8 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
         to.rows()?;
     }
     to.verdict()?;
-    let missing = report.results.iter().filter(|r| r.reason_id == Some(Reason::NotDefined));
+    let undefined = |r: &&Row| r.reason_id == Some(Reason::NotDefined) && r.verdict != Verdict::Open;
+    let missing = report.results.iter().filter(undefined);
     let missing = unique(missing.map(|r| r.trampoline.as_str()));
     if !missing.is_empty() {
         to.text(&format!("not judged, because none of the objects defines it: {}", missing.join(", ")))?;
@@ -75,6 +76,10 @@ pub fn write(report: &Report, palette: Palette, width: usize, verbose: bool, out
     }
     if !report.stubs.is_empty() {
         to.text(&format!("undefined: a function that returns at once stands in for {}", report.stubs.join(", ")))?;
+    }
+    if !report.in_place_of_engine.is_empty() {
+        let (engine, all) = (&report.engine, report.in_place_of_engine.join(", "));
+        to.text(&format!("not run by {engine}, which lacks them or is told their results, but by the checker: {all}"))?;
     }
     to.deviations(verbose)?;
     let counts = format!(
@@ -148,7 +153,7 @@ impl Writer<'_, '_> {
             _ => ("fails", BAD),
         };
         let how = match (fail, deviate) {
-            (0, _) if open > 0 => format!(", {open} clauses not decided"),
+            (0, _) if open > 0 => format!(", {open} clause{} not decided", if open == 1 { "" } else { "s" }),
             (0, 0) => String::new(),
             (0, _) => format!(", {deviate} with deviations that the contracts name"),
             _ => format!(", {fail} with clauses that fail"),

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use codegen::words::error::{Error, Result};
 use codegen::words::input;
-use emu_tests::{Clause, Difference, Failure, Filter, Foreign, Report, Row, Suite, Summary, Verdict};
+use emu_tests::{Clause, Difference, Failure, Filter, Foreign, Reason, Report, Row, Suite, Summary, Verdict};
 use link::Input;
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -195,6 +195,11 @@ fn judged([old, new]: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Judged
     };
     let (before, was) = check(old, by[0]).map_err(|e: Error| e.at(&old.name))?;
     let (after, is) = check(new, by[1]).map_err(|e: Error| e.at(&new.name))?;
+    let undefined = |row: &&Row| (row.verdict, row.reason_id) == (Verdict::Open, Some(Reason::NotDefined));
+    let of = |report: &Report, name: &str| report.results.iter().filter(undefined).any(|row| row.trampoline == name);
+    if let Some(row) = is.results.iter().filter(undefined).find(|row| of(&was, &row.trampoline)) {
+        return Err(Error::new(format!("{}: {}: {}", by[1].contract_name, row.trampoline, row.reason)));
+    }
     let counts = |report: &Report| {
         let Summary { pass, deviates, fail, .. } = report.summary;
         Counts { hold: pass, deviate: deviates, fail }

@@ -7,7 +7,20 @@ use serde_json::Value;
 
 use crate::common::{Bench, any, arches};
 
-/// One object of several is judged for what it defines; what it does not define is told, and `--strict` wants all.
+/// Change the contract in a file.
+fn edit(b: &Bench, file: &str, change: impl Fn(String) -> String) {
+    let text = fs::read_to_string(b.path(file)).unwrap();
+    let changed = change(text.clone());
+    assert_ne!(changed, text, "{file}");
+    fs::write(b.path(file), changed).unwrap();
+}
+
+fn of_several_objects(text: String) -> String {
+    format!("several-objects = true\n{text}")
+}
+
+/// One object of several is judged for what it defines, if the contract says that there are several; what it does not define is
+/// told, and `--strict` wants all.
 #[test]
 fn one_object_of_several_is_judged_alone() {
     for (arch, _) in arches() {
@@ -19,6 +32,7 @@ fn one_object_of_several_is_judged_alone() {
         made(&[&["ftrace_stub"], &entry[..]].concat(), "obj,contract", "both");
         made(&entry, "obj", "one");
         made(&["ftrace_stub"], "obj", "other");
+        edit(&b, "both.toml", of_several_objects);
         let check = |code, objects: &[&str], more: &[&str]| {
             b.ends(code, &[&["check", "--contract", "both.toml", "--object"], objects, more].concat())
         };
@@ -34,9 +48,56 @@ fn one_object_of_several_is_judged_alone() {
         check(1, &["one.o"], &["--strict"]);
         // Where nothing is defined, it is the wrong object.
         b.ok(&["gen", "direct", "--args", "1", "--call", "f", "--arch", arch, "--emit", "obj", "--stem", "wrong"]);
-        let out = b.run(&["check", "--contract", "both.toml", "--object", "wrong.o"]);
-        assert!(matches!(out.status.code(), Some(1 | 2)), "{out:?}");
+        let wrong = ["check", "--contract", "both.toml", "--object", "wrong.o"];
+        b.refuses(&wrong, &["both.toml:", "no object defines ftrace_", "valid: "]);
     }
+}
+
+/// What a contract speaks of and no object has is not decided; its symbol may be misspelt.
+#[test]
+fn a_misspelt_symbol_does_not_pass() {
+    let (b, arch) = (Bench::new(), any());
+    let stub =
+        ["gen", "ftrace_stub", "ftrace_stub_direct_tramp", "--arch", arch, "--emit", "obj,contract", "--stem", "t"];
+    b.ok(&stub);
+    let check = ["check", "--object", "t.o", "--contract", "t.toml"];
+    b.ends(0, &check);
+    edit(&b, "t.toml", |text| text.replace("\"ftrace_stub\"", "\"ftrace_stab\""));
+    let text = b.ends(1, &check);
+    assert!(text.starts_with("not decided: 1 trampoline, 1 clause not decided\n"), "{text}");
+    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "ftrace_stab (t.toml): none of the objects defines it: similar is ftrace_stub, ftrace_stub_direct_tramp: coverage";
+    assert!(told.contains(&format!("NOT DECIDED of {arch} {why}")), "{text}");
+    let report: Value = serde_json::from_str(&b.ends(1, &[&check[..], &["--format", "json"]].concat())).unwrap();
+    let row = report["results"].as_array().unwrap().iter().find(|row| row["trampoline"] == "ftrace_stab").unwrap();
+    assert_eq!((&row["verdict"], &row["reason_id"]), (&"open".into(), &"not-defined".into()), "{row}");
+    let absent = ["ftrace_stab", "none of the objects defines it", "similar is ftrace_stub"];
+    b.refuses(&["mutate", "--object", "t.o", "--contract", "t.toml"], &absent);
+    b.refuses(&["review", "t.o", "t.o", "--contract", "t.toml"], &absent);
+    // Nobody asked for it.
+    b.ends(0, &[&check[..1], &["ftrace_stub_direct_tramp"], &check[1..]].concat());
+    // The contract says that others may have it.
+    edit(&b, "t.toml", of_several_objects);
+    b.ends(0, &check);
+    edit(&b, "t.toml", |text| text.replace("ftrace_stub_direct_tramp", "ftrace_stub_direct_ramp"));
+    b.refuses(&check, &["t.toml:", "no object defines ftrace_st", "similar is ftrace_stub, ftrace_stub_direct_tramp"]);
+}
+
+/// A trampoline of an object that the contract names, and that is not given.
+#[test]
+fn an_object_that_is_not_given_is_missed() {
+    let (b, arch) = (Bench::new(), any());
+    b.ok(&["gen", "ftrace_stub", "ftrace_stub_direct_tramp", "--arch", arch, "--emit", "obj,contract", "--stem", "t"]);
+    let of = |object: &str| format!("object = \"{object}\"\nsymbol = \"ftrace_stub\"");
+    let check = ["check", "--object", "t.o", "--contract", "t.toml"];
+    edit(&b, "t.toml", |text| text.replace("symbol = \"ftrace_stub\"", &of("other.o")));
+    let text = b.ends(1, &check).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("none of the objects defines it: other.o, which has it by the contract, is not given"),
+        "{text}"
+    );
+    edit(&b, "t.toml", of_several_objects);
+    b.ends(0, &check);
 }
 
 #[test]

@@ -121,14 +121,21 @@ pub struct ByHand {
     /// Instructions that never come back.
     pub stops: Vec<String>,
     pub behind: Vec<Behind>,
+    #[serde(default)]
+    pub platform: Vec<Platform>,
 }
 
 impl ByHand {
     /// The text with this behind the call.
     pub fn with(&self, code: &str) -> String {
+        self.around("", code)
+    }
+
+    /// The text with this before the call, and that behind it.
+    pub fn around(&self, before: &str, behind: &str) -> String {
         let call = format!("{} direct_func\n", self.calls);
         assert!(self.text.contains(&call), "{}", self.text);
-        self.text.replacen(&call, &format!("{call}{code}\n"), 1)
+        self.text.replacen(&call, &format!("{before}\n{call}{behind}\n"), 1)
     }
 }
 
@@ -142,6 +149,17 @@ pub struct Behind {
     /// In the report.
     #[serde(default)]
     pub says: String,
+}
+
+/// A register of the platform, and what saves it before the call of [`ByHand`] and loads it again behind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Platform {
+    pub register: String,
+    pub save: String,
+    /// In place of the other, it loads nothing.
+    pub leave: String,
+    pub reload: String,
 }
 
 /// Of a direct-call trampoline for one argument, counted by hand: registers that it saves, and its bytes of stack.

@@ -164,7 +164,7 @@ fn a_function_that_the_object_brings_along_is_called_and_its_body_is_not_run() {
         Case::new(&own.replace("    call    my_func\n", "    inc %rdi\n    call    my_func\n"), &contract).check();
     assert!(out.contains("FAIL P10") && out.contains("argument in rdi"), "{out}");
     let (_, out, _) = Case::new(&own.replace("    call    my_func\n", "    call    other\n"), &contract).check();
-    assert!(out.contains("FAIL P10") && out.contains("calls of the callback: expected 0x1, found 0x0"), "{out}");
+    assert!(out.contains("FAIL P10") && out.contains("calls of what it calls: expected 0x1, found 0x0"), "{out}");
     let (code, out, _) = Case::new(TRAMPOLINE, &contract).check();
     assert!(
         code == Some(1) && out.contains("FAIL P10") && out.contains("stands in for my_func, other_helper"),
@@ -193,7 +193,8 @@ fn files_that_define_the_same_symbol_are_judged_one_by_one() {
     let more = CONTRACT[CONTRACT.find("[[").unwrap()..].replace("symbol", "object = \"u.o\"\nsymbol")
         + "keeps = [\"rcx\", \"rdx\"]\n"
         + "deviation = [{ clause = \"P1\", place = [\"rcx\", \"rdx\"], reason = \"not saved\" }]\n";
-    let case = Case::new(TRAMPOLINE, &(CONTRACT.replace("symbol", "object = \"t.o\"\nsymbol") + &more));
+    let contract = CONTRACT.replace("symbol", "object = \"t.o\"\nsymbol") + &more;
+    let case = Case::new(TRAMPOLINE, &contract);
     let text = TRAMPOLINE.replace("my_direct_func", "direct_func");
     case.assemble("u", &text);
     let both = ["check", "--object", "t.o", "u.o", "--contract", "t.toml"];
@@ -202,6 +203,10 @@ fn files_that_define_the_same_symbol_are_judged_one_by_one() {
     let counts: Vec<&str> = out.lines().nth(2).unwrap().split_whitespace().skip(1).take(2).collect();
     // One name, under two sets of options: one for each file.
     assert!(counts == ["1", "2"] && out.contains("rcx, rdx: not saved"), "{out}");
+    let (code, out, _) = case.check();
+    assert_eq!(code, Some(1), "one of them: {out}");
+    assert!(flat(&out).contains("u.o, which has it by the contract, is not given"), "{out}");
+    case.contract(&format!("several-objects = true\n{contract}"));
     let (code, out, _) = case.check();
     assert_eq!(code, Some(0), "one of them: {out}");
     assert!(!out.contains("not saved"), "{out}");

@@ -58,7 +58,7 @@ fn in_the_middle_of_a_function_everything_is_live() {
     fails(("    and     $-16, %rsp\n", ""), &["FAIL P8 of x86_64 my_sled"]);
     fails(
         ("    call    my_c\n", "    jmp 1f\n    call my_c\n1:\n"),
-        &["FAIL P10 of x86_64 my_sled", "calls of the callback: "],
+        &["FAIL P10 of x86_64 my_sled", "calls of what it calls: "],
     );
     fails(("    ret\n", "    ret $8\n"), &["FAIL P7 of x86_64 my_sled"]);
     let (_, out, err) = Case::new(SLED, &SLED_CONTRACT.replace("sled\"\ncalls", "sled\"\nargs = 2\ncalls")).check();

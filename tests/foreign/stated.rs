@@ -324,7 +324,7 @@ fn a_sled_may_go_on_behind_data() {
             "arch = \"arm64\"\nabout = \"a sled\"\n[[trampoline]]\nsymbol = \"my_sled\"\nkind = \"sled\"\n{resume}\
              calls = \"handler\"\narguments = [\"x17\"]\nloses = [\"x16\", \"x17\"]\nstack-align = 16\n"
         );
-        let pairs = ["x0, x1", "x2, x3", "x4, x5", "x6, x7", "x8, x9", "x10, x11", "x12, x13", "x14, x15", "x18, x30"];
+        let pairs = ["x0, x1", "x2, x3", "x4, x5", "x6, x7", "x8, x9", "x10, x11", "x12, x13", "x14, x15", "x29, x30"];
         let push: String = pairs.iter().map(|p| format!("stp {p}, [sp, #-16]!\n")).collect();
         let pop: String = pairs.iter().rev().map(|p| format!("ldp {p}, [sp], #16\n")).collect();
         let head = ".globl my_sled\n.type my_sled, %function\nmy_sled:\n";

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::common::CONTRACT;
-use crate::common::expected::{Behind, contract, expected, my_tramp};
+use crate::common::expected::{Behind, Platform, contract, expected, my_tramp};
 
 /// Faults that show in control words, in flags, and where memory is accessed by SP.
 #[test]
@@ -23,6 +23,38 @@ fn what_stands_behind_a_call_is_judged() {
             assert!(out.contains(says), "{}: {code}: {out}", facts.name);
         }
     }
+}
+
+/// A register of the platform may be another CPU's when the callee returns. Whoever saves it must not load it again, but where the
+/// contract says that it holds something of the function.
+#[test]
+fn a_register_of_the_platform_is_not_loaded_again() {
+    let mut registers = 0;
+    for &backend in tool::BACKENDS {
+        let (facts, by_hand) = (backend.facts(), expected(backend).by_hand);
+        let names: Vec<&str> = by_hand.platform.iter().map(|p| p.register.as_str()).collect();
+        let all: Vec<&str> = facts.abi.platform.iter().map(|reg| facts.abi.name(reg)).collect();
+        assert_eq!(names, all, "{}", facts.name);
+        for Platform { register, save, leave, reload } in &by_hand.platform {
+            let check = |behind: &str, more: &str| {
+                let case = Case::new("", &format!("{}{more}", contract(backend)));
+                std::fs::write(case.dir.path().join("t.S"), my_tramp(&by_hand.around(save, behind))).unwrap();
+                let (ended, _, err) = case.run(facts.assembler, &["t.S", "-o", "t.o"]);
+                assert_eq!(ended, Some(0), "{}: {err}", facts.name);
+                case.check()
+            };
+            let (ended, out, err) = check(leave, "");
+            assert_eq!(ended, Some(0), "{register}: {out}{err}");
+            let (ended, out, err) = check(reload, "");
+            assert_eq!(ended, Some(1), "{register}: {out}{err}");
+            assert!(out.contains(&format!("FAIL P5 of {} my_tramp", facts.name)), "{out}");
+            assert!(out.contains(&format!("  {register}: expected ")), "{out}");
+            let (ended, out, err) = check(reload, &format!("keeps = [\"{register}\"]\n"));
+            assert_eq!(ended, Some(0), "{register}: {out}{err}");
+            registers += 1;
+        }
+    }
+    assert!(registers > 0);
 }
 
 /// A vector register that a contract names survives every handler, one that it lets go survives none; so do control words.

@@ -20,6 +20,24 @@ fn row(case: &Case, trampoline: &str, clause: &str) -> Value {
     rows(case).iter().find(is).unwrap().clone()
 }
 
+/// Where nothing goes a way out that the contract has, what must hold there is not passed.
+#[test]
+fn what_must_hold_on_a_way_that_nothing_goes_is_not_decided() {
+    let decided = |case: &Case, clause: &str| {
+        let row = row(case, "my_entry", clause);
+        (row["verdict"].as_str().unwrap().to_owned(), row["reason_id"].clone(), row["reason"].clone())
+    };
+    let sound = Case::new(ENTRY, ENTRY_CONTRACT);
+    let never = Case::new(&ENTRY.replace("    jz      1b\n", "    jmp     1b\n"), ENTRY_CONTRACT);
+    let reason = "not decided on the way to a direct trampoline";
+    for clause in ["P1", "P5", "P14"] {
+        assert_eq!(decided(&sound, clause).0, "pass", "{clause}");
+        assert_eq!(decided(&never, clause), ("skip".to_owned(), "way-not-taken".into(), reason.into()), "{clause}");
+    }
+    assert_eq!(decided(&never, "P11").0, "fail");
+    assert_eq!(never.check().0, Some(1));
+}
+
 #[test]
 fn calls_and_returns_are_paired_on_the_way_to_a_direct_trampoline() {
     let with = |way: &str| ENTRY.replace("    jmp     *%r11\n", way);

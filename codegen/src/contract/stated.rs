@@ -1,7 +1,7 @@
 //! What only contracts in files state: how a trampoline is reached that is called in the middle of a function, what its
 //! callee gets, and how it finds that. Generated trampolines have no use for it.
 
-use crate::words::abi::{Abi, Reg};
+use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 use crate::words::term::{EntryState, Part, Root, number};
 
@@ -168,6 +168,8 @@ pub struct Stated {
     pub red_zone: u64,
     /// What it finds in memory.
     pub memory: Vec<Word>,
+    /// Registers of the platform that hold something of the function here: the contract names them among those that are kept.
+    pub carries: RegSet,
 }
 
 impl Default for Stated {
@@ -188,6 +190,7 @@ impl Default for Stated {
             thread: None,
             red_zone: 0,
             memory: Vec::new(),
+            carries: RegSet::EMPTY,
         }
     }
 }
@@ -195,7 +198,7 @@ impl Default for Stated {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::words::abi::{RegInfo, RegSet};
+    use crate::words::abi::RegInfo;
 
     const fn reg(name: &'static str) -> RegInfo {
         RegInfo { name, dwarf: 0, emu: 0 }

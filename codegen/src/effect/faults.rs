@@ -37,6 +37,7 @@ operators! {
     SwapSave "SWAP_SAVE" "two registers are saved to each other's slots";
     SwapRestore "SWAP_RESTORE" "two registers are restored from each other's slots";
     NarrowSave "NARROW_SAVE" "half of a register is saved";
+    NarrowResult "NARROW_RESULT" "an address is computed, copied or loaded in 32 bits";
     StoreAfterCall "STORE_AFTER_CALL" "a register is saved after the callback";
     ScratchIs "SCRATCH_IS" "a live register is used as scratch";
     SlotOffset "SLOT_OFFSET" "one access to a slot is 8 bytes off";

@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::ask::spec::Spec;
 use crate::contract::Contract;
+use crate::effect::action::Action;
 use crate::effect::effects::{Effects, Flow, Moves, Slots, SpEffect};
 use crate::effect::faults::{Either, Faults, Misstated, Mistyped, Operand, Operator};
 use crate::listing::code::CodeBuf;
@@ -20,7 +21,7 @@ use crate::out::assembly::Assembly;
 use crate::out::shape::Shape;
 use crate::plan::Plan;
 use crate::profile::target::Target;
-use crate::words::abi::{Reg, RegSet};
+use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 use crate::words::step::{Disp, Name};
 
@@ -46,6 +47,11 @@ pub trait Mutable: Isa {
     /// What stands in the place of an instruction that changes a word of memory in one step: a load, an addition, a store.
     fn torn(_before: Option<Self::Insn>, _insn: Self::Insn) -> Vec<MutantInsn<Self>> {
         Vec::new()
+    }
+
+    /// The instruction that leaves in a register what an instruction of 32 bits would have left there; `None` where there is none.
+    fn cut(_reg: Reg) -> Option<MutantInsn<Self>> {
+        None
     }
 
     /// Instructions of trampolines that others wrote.
@@ -227,7 +233,36 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Ed
     };
     let mut all = edits(&code, contract, &ways);
     all.extend(torn::<I>(listing));
+    all.extend(code.iter().flat_map(|c| narrowed::<I>(c, &contract.facts.abi)));
     all
+}
+
+/// The results of an instruction in 32 bits, where they may be addresses: each is cut behind it.
+fn narrowed<I: Mutable>(c: &At<MutantInsn<I>>, abi: &Abi) -> Vec<Edit<MutantInsn<I>>> {
+    let moves = matches!(c.effects.moves, Moves::Load(_) | Moves::Copy { .. });
+    let computes = matches!(
+        c.effects.action,
+        Action::Add { .. }
+            | Action::Address { .. }
+            | Action::Low { .. }
+            | Action::LoadSymbol { .. }
+            | Action::LoadLow { .. }
+            | Action::LoadAt { .. }
+            | Action::LoadThread { .. }
+            | Action::ThreadPointer { .. }
+    );
+    let of_sp = matches!(c.effects.sp, SpEffect::Move(_) | SpEffect::CopyTo(..) | SpEffect::CopyFrom(..));
+    if c.effects.flow != Flow::Next || !(moves || computes || of_sp) {
+        return Vec::new();
+    }
+    // What pushes and pops moves SP, in whatever width its operand is.
+    let stays = |reg: Reg| reg == abi.sp && c.effects.loads + c.effects.stores > 0;
+    let (_, writes) = c.effects.touched(abi);
+    let cut = |reg: Reg| {
+        let put = vec![(c.line, c.insn), (c.line + 1, I::cut(reg)?)];
+        Some(Edit::new(Operator::NarrowResult, Operand::Reg(reg), vec![c.line], put))
+    };
+    writes.general.iter().filter(|reg| !stays(*reg)).filter_map(cut).collect()
 }
 
 /// What takes one step in several.

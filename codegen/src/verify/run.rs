@@ -374,7 +374,7 @@ impl Checker<'_> {
             }
             Action::LowBits { dst, src, bits } => {
                 let value = match operand(src) {
-                    Value { root: Root::Slot(n), add } if 1 << bits == Recorder::BLOCK => {
+                    Value { root: Root::Slot(n), add } if 1_i64 << bits == Recorder::BLOCK.into() => {
                         Value::of(Root::InBlock(n, add as i32))
                     }
                     _ => lost,

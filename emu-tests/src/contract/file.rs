@@ -27,6 +27,10 @@ pub(crate) struct FileIn {
     /// What this is the contract of, in a sentence.
     #[serde(rename = "about")]
     _about: String,
+    /// The trampolines are of several objects, of which one may be given without the others: what the given ones do not have is
+    /// told, and not judged. Without it, all trampolines must be there.
+    #[serde(default)]
+    pub(crate) several_objects: bool,
     /// Where the trampolines find what they need in `struct ftrace_ops`.
     pub(crate) ftrace_ops: Option<OpsIn>,
     /// Layouts of what callbacks are given a pointer to, by name.

@@ -6,12 +6,12 @@ use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::profile::{Convention, Profile};
 use codegen::words::error::{Error, Result};
-use link::{ALTERNATIVES, Input, examine, relocatable, with_alternatives};
+use link::{ALTERNATIVES, Input, examine, mark, relocatable, with_alternatives};
 use serde::Deserialize;
 
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::judge::cells::extent;
-use crate::judge::suite::{BY_THE_PROFILE, Deviation, Suite};
+use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
 use crate::run::raw::{Dump, wrap};
 use crate::run::replay::{Chosen, Source};
 
@@ -94,9 +94,12 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         reader.clauses(trampoline)?;
     }
     let mut suites = Vec::new();
-    for (object, objects) in apart(&file, objects(foreign, (backend, convention), &reader, &file)?) {
+    let apart = apart(&file, objects(foreign, (backend, convention), &reader, &file)?);
+    let mut absent = not_given(&file, &apart);
+    for (object, objects) in apart {
         let mine = judged.iter().filter(|(t, _)| t.object.as_deref() == object);
-        let (mine, missing) = present(mine.cloned().collect(), backend, &objects)?;
+        let (mine, mut missing) = present(mine.cloned().collect(), backend, &objects, (&reader, &file))?;
+        missing.append(&mut absent);
         let (trampolines, contracts): (Vec<_>, Vec<_>) = mine.into_iter().unzip();
         if trampolines.is_empty() {
             let named: Vec<&str> = file.trampoline.iter().filter_map(|t| t.object.as_deref()).collect();
@@ -211,24 +214,60 @@ fn apart(file: &FileIn, objects: Objects) -> Vec<(Option<&str>, Objects)> {
 /// A trampoline of a file, and its contract.
 type Entry<'t> = (&'t TrampolineIn, Contract);
 
-/// Those trampolines that the objects define, and the names of the others: they are of objects that were not given. Where none is
-/// defined, all are wanted.
+/// The trampolines of objects that the contract names and that are not given, where it does not say that this may be.
+fn not_given(file: &FileIn, given: &[(Option<&str>, Objects)]) -> Vec<Missing> {
+    let missing = |t: &TrampolineIn| {
+        let object = t.object.as_deref().filter(|object| !given.iter().any(|(name, _)| *name == Some(*object)))?;
+        let hint = format!(": {object}, which has it by the contract, is not given");
+        Some(Missing { symbol: t.symbol.clone(), elsewhere: false, hint })
+    };
+    file.trampoline.iter().filter(|_| !file.several_objects).filter_map(missing).collect()
+}
+
+/// Those trampolines that the objects define, and the others. Without objects it is not known which they are: all are wanted.
+///
+/// # Errors
+/// There are only others: these are not the objects that the contract is for, or its names are not theirs.
 fn present<'t>(
     mine: Vec<Entry<'t>>,
     backend: &dyn Backend,
     objects: &Objects,
-) -> Result<(Vec<Entry<'t>>, Vec<String>)> {
+    (reader, file): (&Reader, &FileIn),
+) -> Result<(Vec<Entry<'t>>, Vec<Missing>)> {
+    if objects.is_empty() {
+        return Ok((mine, Vec::new()));
+    }
     let mut defined = BTreeSet::new();
     for (name, bytes) in objects {
         let image = examine(backend, &Input { name, bytes }, backend.machine().ret)?;
         defined.extend(image.symbols.into_iter().filter(|s| s.input.is_some()).map(|s| s.name));
     }
-    let there = |(t, _): &Entry| defined.contains(&t.symbol);
-    if !mine.iter().any(there) {
-        return Ok((mine, Vec::new()));
+    let (mine, others): (Vec<_>, Vec<_>) = mine.into_iter().partition(|(t, _)| defined.contains(&t.symbol));
+    if let (true, Some((t, _))) = (mine.is_empty(), others.first()) {
+        let (symbol, hint) = (&t.symbol, similar(&t.symbol, &defined));
+        let message = format!("no object defines {symbol}{hint}; valid: the object that does, or another symbol");
+        return Err(reader.at(t.stack_align.span().start, message));
     }
-    let (mine, others): (Vec<_>, Vec<_>) = mine.into_iter().partition(there);
-    Ok((mine, others.into_iter().map(|(t, _)| t.symbol.clone()).collect()))
+    let missing = |(t, _): Entry| Missing {
+        symbol: t.symbol.clone(),
+        elsewhere: file.several_objects && t.object.is_none(),
+        hint: similar(&t.symbol, &defined),
+    };
+    Ok((mine, others.into_iter().map(missing).collect()))
+}
+
+/// The names that are most like this one, to be put behind a sentence; nothing where none is.
+fn similar(symbol: &str, defined: &BTreeSet<String>) -> String {
+    /// What is less like it is another name.
+    const LIKE: f64 = 0.85;
+    /// So many are told.
+    const MOST: usize = 3;
+    let named = defined.iter().filter(|name| mark(name).is_none());
+    let mut all: Vec<(f64, &String)> = named.map(|name| (strsim::jaro_winkler(symbol, name), name)).collect();
+    all.retain(|(like, _)| *like >= LIKE);
+    all.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let names: Vec<&str> = all.iter().take(MOST).map(|(_, name)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(": similar is {}", names.join(", ")) }
 }
 
 /// What is known not to hold of these trampolines.

@@ -9,7 +9,7 @@ use codegen::arch::machine::Machine;
 use codegen::ask::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
 use codegen::ask::live::{Live, MOST_WORDS, Word};
-use codegen::contract::stated::Next;
+use codegen::contract::stated::{Next, Stated};
 use codegen::contract::{Contract, Traced, promised};
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, Reg, RegSet};
@@ -84,7 +84,8 @@ impl Reader<'_> {
         self.alone(t, &frame)?;
         let (vectors_kept, _) = besides(&t.keeps, machine);
         let vectors_kept = vectors_kept | self.carriers(t, kind, &facts.abi);
-        let stated = self.stated(t, kind, (facts, machine), convention)?;
+        let carries = self.registers(&general(&t.keeps, machine), facts)?.intersection(facts.abi.platform);
+        let stated = Stated { carries, ..self.stated(t, kind, (facts, machine), convention)? };
         let own: Vec<Reg> = stated.gives.iter().map(|(reg, _)| *reg).collect();
         let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
         let kept = kept.minus(RegSet::of(&own));

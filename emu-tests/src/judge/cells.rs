@@ -186,15 +186,7 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
     let address = |name: &str| match image.symbol(name) {
         _ if name.is_empty() => Ok(0),
         Some(symbol) => Ok(symbol.address),
-        // It is not there at all.
-        None if image.symbol(&contract.name).is_none() => Err(Error::new(format!(
-            "no object defines {}, of which the contract speaks; valid: with the object that does",
-            contract.name
-        ))),
-        None => Err(Error::new(format!(
-            "{} calls {name}, says the contract; no object defines or calls it: see `calls` in docs/contracts.md",
-            contract.name
-        ))),
+        None => Err(Error::new(format!("{}: the linked image has no symbol {name}", contract.name))),
     };
     let row = contract.kind.traits();
     if row.calls == Calls::Named && !contract.stated.through.is_empty() {

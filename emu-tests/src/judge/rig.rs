@@ -1,5 +1,6 @@
 //! A linked image on an engine: loaded, patched and run.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -257,6 +258,11 @@ impl<'s> Rig<'s> {
 
     pub(crate) fn trace(&mut self) -> &mut Trace {
         self.uc.get_data_mut().get_or_insert_default()
+    }
+
+    /// What the last run must leave in registers, if this is what an unpatched one leaves.
+    pub(crate) fn expected<'u>(&self, unpatched: &'u Snapshot) -> Cow<'u, Snapshot> {
+        self.uc.get_data().as_ref().map_or(Cow::Borrowed(unpatched), |trace| trace.state.since_moved(unpatched))
     }
 
     pub(crate) fn address(&self, symbol: &str) -> u64 {

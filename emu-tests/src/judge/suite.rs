@@ -28,7 +28,7 @@ pub struct Suite {
     /// Their contracts, one per trampoline.
     pub contracts: Vec<Contract>,
     /// Trampolines of the same contract that none of the objects defines.
-    pub missing: Vec<String>,
+    pub missing: Vec<Missing>,
     /// What is known not to hold.
     pub deviations: Vec<Deviation>,
     /// Labels of the call slots that the kernel patches.
@@ -48,6 +48,17 @@ pub struct Suite {
     pub notes: BTreeMap<(String, u64), String>,
     /// How sites are patched: [`BY_THE_PROFILE`], or what a test puts in its place.
     pub poke: Poker,
+}
+
+/// A trampoline that a contract has, and none of the objects that were given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    /// Its symbol.
+    pub symbol: String,
+    /// The contract says that its trampolines are of several objects, so that this one is none of those that were meant.
+    pub elsewhere: bool,
+    /// What may help to find it, to be put behind a sentence; it may be empty.
+    pub hint: String,
 }
 
 /// Switches a site, as [`Site::poke`].

@@ -33,6 +33,8 @@ pub(crate) struct Tally {
     pub(crate) elsewhere: Vec<BTreeMap<u64, String>>,
     /// An instruction that may change vector state that the engine does not have, by trampoline.
     pub(crate) wide: Vec<Option<String>>,
+    /// Instructions that are run in the engine's place.
+    pub(crate) lent: BTreeSet<String>,
     /// What the unwind table says, by trampoline.
     pub(crate) unwinding: Vec<Said>,
     /// Bytes, by trampoline.
@@ -67,6 +69,7 @@ impl Tally {
             instructions: vec![0; n],
             elsewhere: vec![BTreeMap::new(); n],
             wide: vec![None; n],
+            lent: BTreeSet::new(),
             unwinding: vec![Said::default(); n],
             sizes: Vec::new(),
             failed: vec![[0; Clause::ALL.len()]; n],
@@ -138,5 +141,6 @@ impl Tally {
         self.scenarios += other.scenarios;
         self.cut_off.iter_mut().zip(&other.cut_off).for_each(|(all, more)| *all |= more);
         self.stubs = other.stubs;
+        self.lent.extend(other.lent);
     }
 }

@@ -9,7 +9,7 @@ use codegen::words::abi::RegSet;
 use codegen::words::step::ExitPath;
 
 use crate::engine::unwind::Said;
-use crate::judge::suite::{Deviation, Suite};
+use crate::judge::suite::{Deviation, Missing, Suite};
 use crate::judge::tally::Tally;
 use crate::judge::trace::Fate;
 use crate::report::place::Place;
@@ -35,8 +35,8 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             }
             survive(&mut registers, suite, tally, i);
         }
-        let asked = |name: &&String| filter.trampolines.is_empty() || filter.trampolines.contains(name);
-        results.extend(suite.missing.iter().filter(asked).map(|name| not_defined(suite, name)));
+        let asked = |m: &&Missing| filter.trampolines.is_empty() || filter.trampolines.contains(&m.symbol);
+        results.extend(suite.missing.iter().filter(asked).map(|missing| not_defined(suite, missing)));
     }
     let mut scenarios_by_arch = BTreeMap::new();
     for (suite, tally) in suites.iter().zip(parts) {
@@ -46,6 +46,13 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
         scenarios: parts.iter().map(|p| p.scenarios).sum(),
         scenarios_by_arch,
         stubs: parts.iter().flat_map(|p| p.stubs.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect(),
+        in_place_of_engine: {
+            let all = suites.iter().zip(parts).flat_map(|(suite, tally)| {
+                let arch = suite.backend.facts().name;
+                tally.lent.iter().map(move |mnemonic| format!("{arch} {mnemonic}"))
+            });
+            all.collect::<BTreeSet<_>>().into_iter().collect()
+        },
         warnings: {
             let all = suites.iter().zip(parts).flat_map(|(suite, tally)| warnings(suite, tally));
             all.collect::<BTreeSet<_>>().into_iter().collect()
@@ -143,16 +150,15 @@ struct Question<'q> {
 }
 
 /// What is told of a trampoline that none of the objects defines.
-fn not_defined(suite: &Suite, trampoline: &str) -> Row {
-    let Judged { verdict, reason, reason_id } = Judged::skip(Reason::NotDefined);
+fn not_defined(suite: &Suite, missing: &Missing) -> Row {
     Row {
         arch: suite.backend.facts().name.to_owned(),
-        trampoline: trampoline.to_owned(),
+        trampoline: missing.symbol.clone(),
         options: suite.options.clone(),
         clause: Clause::Coverage,
-        verdict,
-        reason,
-        reason_id,
+        verdict: if missing.elsewhere { Verdict::Skip } else { Verdict::Open },
+        reason: format!("{}{}", Reason::NotDefined.about(), missing.hint),
+        reason_id: Some(Reason::NotDefined),
         checks: 0,
         failures: Vec::new(),
         places: Vec::new(),

@@ -26,7 +26,7 @@ use codegen::arch::machine::IndirectBranch;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
-use link::{Access, Image, Input, SymbolKind, backend_of, examine, relocatable};
+use link::{Access, Image, Input, Options, SymbolKind, backend_of, examine, link, relocatable};
 
 pub use self::case::Case;
 use self::case::Variation;
@@ -38,7 +38,7 @@ use self::reading::Reader;
 pub use self::roles::roles_of;
 use self::run::{Change, Seen, Subject};
 pub use self::spot::{Spot, is_id};
-use self::tokens::Names;
+use self::tokens::{CODE, Names};
 pub use self::value::{Offset, Value};
 use crate::engine::cpu::Registers;
 
@@ -59,12 +59,20 @@ pub fn observe(
 ) -> Result<Observed> {
     let backend = backend_of(object, backends)?;
     let linkable = relocatable(backend, object)?;
-    let image = examine(backend, &Input { bytes: &linkable, ..*object }, backend.machine().ret)?;
+    let image = above(backend, &Input { bytes: &linkable, ..*object })?;
     let found = chosen(&image, object, symbol)?;
     let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
     let code = Arc::new(Code::of(&image, found, backend, registers, orc).map_err(|e| e.at(object.name))?);
     let subject = Subject { backend, image: &image, names: Names::of(&image), registers, code };
     Observer { subject }.observe(found.name.clone())
+}
+
+/// An object by itself, above 4 GiB: an address that is cut to 32 bits leads elsewhere.
+fn above(backend: &dyn Backend, object: &Input) -> Result<Image> {
+    let ret = backend.machine().ret;
+    let options = Options { base: CODE, stub: Some(ret), references: true, ..Options::default() };
+    // Code for the lowest or the highest 2 GiB does not reach so far up.
+    link(backend, &[*object], &options).or_else(|_| examine(backend, object, ret))
 }
 
 /// The functions of an object that can be observed, by their names.

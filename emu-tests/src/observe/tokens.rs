@@ -13,6 +13,8 @@ use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
 /// goes to memory that holds one, RISC-V decodes it before any hook: the low half is c.lw s0, 0(s0).
 const FIRST: u64 = 0x51_0000_4000;
 const STEP: u64 = 0x2_0000;
+/// Where images begin that reach so far up: far from such values too, with bits in both halves.
+pub(super) const CODE: u64 = 0x5d_36c0_0000;
 /// What nobody has written yet differs in the upper half from all else: half a store shows.
 const STALE: u64 = 0x100_0000_0000;
 /// What is so near to one is that one plus something.
@@ -68,6 +70,10 @@ impl Tokens {
         let whole = value | STACK_TOP & !u64::from(u32::MAX);
         if value <= u64::from(u32::MAX) && whole.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
             return of((&Root::Reg(self.abi.sp), whole.wrapping_sub(sp) as i64), Part::Low);
+        }
+        let symbol = image.term(value | CODE & !u64::from(u32::MAX));
+        if let Some(symbol) = symbol.filter(|_| value <= u64::from(u32::MAX)) {
+            return Term { part: Part::Low, ..symbol };
         }
         // No token is below 4 GiB.
         match self.origin(value & u64::from(u32::MAX) | FIRST >> 32 << 32) {

@@ -123,7 +123,8 @@ pub enum Verdict {
     Deviates,
     /// It was not checked, for the reason given. Never counted as a pass.
     Skip,
-    /// Runs that would decide it were left out, because another trampoline fails in them. A check with such a clause fails.
+    /// Runs that would decide it were left out, because another trampoline fails in them, or its trampoline is in none of the
+    /// objects. A check with such a clause fails.
     Open,
 }
 
@@ -295,6 +296,10 @@ pub struct Report {
     /// What the judged objects leave undefined: functions that return at once stood in for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stubs: Vec<String>,
+    /// Instructions of judged trampolines that the checker itself runs, by architecture and mnemonic: the engine lacks them, or has
+    /// their results from outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_place_of_engine: Vec<String>,
     /// Places in judged trampolines that have alternatives, which the kernel patches in when it boots. They were not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<String>,
@@ -333,6 +338,7 @@ impl Report {
             results: Vec::new(),
             registers: Vec::new(),
             stubs: Vec::new(),
+            in_place_of_engine: Vec::new(),
             alternatives: Vec::new(),
             alternatives_in_place: Vec::new(),
             warnings: Vec::new(),

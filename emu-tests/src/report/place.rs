@@ -85,7 +85,7 @@ places! {
     DetachSlot => "detached:slot", "bytes of the instruction before a program that does nothing, for a jump";
 
     // What is called, how often, and with what.
-    Calls => "calls", "calls of the callback";
+    Calls => "calls", "calls of what it calls";
     CallsBefore => "calls:before", "calls before the function";
     CallsAfter => "calls:after", "calls after the function";
     Programs => "calls:programs", "programs that are called here";

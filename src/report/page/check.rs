@@ -78,6 +78,11 @@ fn notes(report: &Report) -> Vec<String> {
     if !report.stubs.is_empty() {
         notes.push(format!("A function that returns at once stands in for {}", report.stubs.join(", ")));
     }
+    if !report.in_place_of_engine.is_empty() {
+        let (engine, all) = (&report.engine, report.in_place_of_engine.join(", "));
+        notes
+            .push(format!("Not run by {engine}, which lacks them or is told their results, but by the checker: {all}"));
+    }
     notes.extend(report.warnings.iter().map(|w| format!("Warning: {w}")));
     notes
 }
@@ -94,7 +99,7 @@ fn verdict(arches: &[ArchRow], open: usize) -> templates::page::Verdict {
     };
     let s = if all == 1 { "" } else { "s" };
     let how = match (fail, deviate) {
-        (0, _) if open > 0 => format!(", {open} clauses not decided"),
+        (0, _) if open > 0 => format!(", {open} clause{} not decided", if open == 1 { "" } else { "s" }),
         (0, 0) => String::new(),
         (0, _) => format!(", {deviate} of them with deviations that their contracts name"),
         _ => format!(", {fail} of them with clauses that fail"),

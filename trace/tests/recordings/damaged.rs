@@ -41,16 +41,55 @@ fn read(file: &[u8]) -> codegen::words::error::Result<Option<u64>> {
     Ok(recording.cut)
 }
 
-#[test]
-fn a_file_is_valid_up_to_its_last_whole_block() {
-    let file = some();
-    assert_eq!(read(&file).unwrap(), None);
-    // The ends of blocks, from the lengths in them.
+/// Where its blocks end, from the lengths in them; first the header.
+fn ends(file: &[u8]) -> Vec<usize> {
     let mut ends = vec![16];
     while let Some(head) = file.get(*ends.last().unwrap()..).filter(|rest| !rest.is_empty()) {
         let bytes = u32::from_le_bytes(head[4..8].try_into().unwrap()) as usize;
         ends.push(ends.last().unwrap() + 8 + bytes.next_multiple_of(8));
     }
+    ends
+}
+
+/// The most memory that this process has had, in KiB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    most.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// So much more is too much for some kilobytes of input, whatever other tests take meanwhile.
+const TOO_MUCH: u64 = 256 << 10;
+
+/// What blocks say of their size takes no memory before it is there.
+#[test]
+fn claims_take_no_memory() {
+    /// A kind of blocks, and where it says how many bytes there are.
+    const PACKED: ([u8; 4], usize) = ([11, 0, 0, 0], 20);
+    // It has packed records.
+    let seed = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/trace/calls");
+    let (whole, before) = (std::fs::read(seed).unwrap(), memory());
+    assert!(read(&whole).is_ok());
+    let mut claims = 0;
+    for start in ends(&whole).into_iter().filter(|at| whole.get(*at..at + 4) == Some(&PACKED.0)) {
+        let mut file = whole.clone();
+        file[start + PACKED.1..][..4].copy_from_slice(&(64_u32 << 20).to_le_bytes());
+        let _ = read(&file);
+        // And where there is less than the block says.
+        file[start + PACKED.1..][..4].copy_from_slice(&((64_u32 << 20) + 1).to_le_bytes());
+        let e = read(&file).unwrap_err().to_string();
+        assert!(e.contains("unpacked 67108865"), "{e}");
+        claims += 1;
+    }
+    assert!(claims > 0);
+    assert!(memory() - before < TOO_MUCH, "{} KiB", memory() - before);
+}
+
+#[test]
+fn a_file_is_valid_up_to_its_last_whole_block() {
+    let file = some();
+    assert_eq!(read(&file).unwrap(), None);
+    let ends = ends(&file);
     assert!(ends.len() > 10 && *ends.last().unwrap() == file.len(), "{ends:?}");
     for length in 0..file.len() {
         let last = ends.iter().rev().find(|end| **end <= length);
@@ -91,6 +130,40 @@ proptest! {
         }
         // Either is fine.
         let _ = read(&file);
+    }
+
+    #[test]
+    fn files_that_are_cut_off_with_wrong_bits_are_no_panic(
+        length in 0_usize..1 << 20,
+        flips in proptest::collection::vec((0_usize..1 << 20, 0_u8..8), 0..4),
+    ) {
+        let mut file = some();
+        file.truncate(length % file.len());
+        for (at, bit) in flips {
+            let at = at % file.len().max(1);
+            file.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << bit);
+        }
+        let before = memory();
+        let _ = read(&file);
+        prop_assert!(memory() - before < TOO_MUCH);
+    }
+
+    /// Whole blocks in any order, as often as one likes, and in between parts of them.
+    #[test]
+    fn spliced_files_are_no_panic(pieces in proptest::collection::vec((any::<bool>(), 0_usize..1 << 20, 0_usize..200), 1..30)) {
+        let (whole, before) = (some(), memory());
+        let ends = ends(&whole);
+        let mut file = whole[..ends[1]].to_vec();
+        for (is_block, from, length) in pieces {
+            let block = from % (ends.len() - 1);
+            let part = match is_block {
+                true => ends[block]..ends[block + 1],
+                false => from % whole.len()..(from % whole.len() + length).min(whole.len()),
+            };
+            file.extend_from_slice(&whole[part]);
+        }
+        let _ = read(&file);
+        prop_assert!(memory() - before < TOO_MUCH);
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub(crate) fn agree(
     findings: &mut Vec<Finding>,
 ) {
     let (abi, site) = (rig.registers.abi, &rig.suite.convention.site);
+    let registers = &rig.expected(&expected.registers);
     let mut free = RegSet::EMPTY;
     for contract in bits(entered).filter_map(|i| rig.suite.contracts.get(i)) {
         free = free.union(contract.clobbered);
@@ -146,7 +147,7 @@ pub(crate) fn agree(
         }
     }
     // A result register that the function did not write carries no result.
-    let mut results = RegSet::of(abi.rets).minus(case.initial.registers.same(&expected.registers));
+    let mut results = RegSet::of(abi.rets).minus(case.initial.registers.same(registers));
     if let Some(programs) = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig) {
         results = results.intersection(programs.result.regs);
     }
@@ -154,8 +155,8 @@ pub(crate) fn agree(
     let free = free.minus(always).union(site.lost);
     let at = |clause| At { clause, trampoline: case.attach, pc: EXIT };
     let compared = always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp]));
-    for reg in compared.minus(expected.registers.same(&found.registers)).iter() {
-        let (want, have) = (expected.registers[reg], found.registers[reg]);
+    for reg in compared.minus(registers.same(&found.registers)).iter() {
+        let (want, have) = (registers[reg], found.registers[reg]);
         let clause = if abi.rets.contains(&reg) { Clause::P11 } else { Clause::P5 };
         let finding = Finding::new(at(clause), Place::After { name: abi.name(reg) }, want, have);
         findings.push(Finding { by: Culprit::Register(reg), ..finding });

@@ -43,6 +43,11 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
             changes(mnemonic, operands)
         });
         tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at.wrapping_sub(start)));
+        let lent = decoded.iter().filter(|d| {
+            let code = rig.image.bytes(d.at, d.size.into()).unwrap_or_default();
+            (rig.registers.machine.lent.size)(code).is_some()
+        });
+        tally.lent.extend(lent.filter_map(|d| d.text.split(' ').next()).map(str::to_owned));
         if missed.len() < decoded.len() {
             tally.missed[i] = Some(missed);
         }

@@ -52,6 +52,7 @@ impl Trace {
         (told, kept): (RegSet, RegSet),
         clauses: &[(RegSet, Clause)],
     ) {
+        let expect = self.state.since_moved(expect);
         let (same, at) = (expect.same(now), self.at(Clause::P1, here.pc));
         self.checks.fates(at.trampoline, told, kept, same);
         let kept = told.intersection(kept);

@@ -1,8 +1,9 @@
 //! Where in a traced call a run is.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
-use codegen::words::abi::RegSet;
+use codegen::words::abi::{Reg, RegSet};
 
 use super::cells::Region;
 use super::stack::Stack;
@@ -139,6 +140,8 @@ pub(crate) struct State {
     pub events: u64,
     /// How often the CPU's clock was read since the last one.
     pub clock_reads: Cell<u64>,
+    /// What registers of the platform hold since the thread was last moved to another CPU.
+    pub moved: Vec<(Reg, u64)>,
 }
 
 impl State {
@@ -172,8 +175,10 @@ impl State {
             refills,
             events,
             clock_reads,
+            moved,
         } = self;
         open.clear();
+        moved.clear();
         activations.clear();
         hooked.clear();
         pending.clear();
@@ -194,6 +199,15 @@ impl State {
         let flows = self.taken.is_none() && self.came_by.is_none() && self.stack.lowest.is_none() && !resumes;
         let looked_at = each && self.region.trampoline().is_some();
         self.quiet = Some(self.region).filter(|_| flows && !looked_at);
+    }
+
+    /// What is expected of registers that were as in `before`, after all that callees did.
+    pub fn since_moved<'s>(&self, before: &'s Snapshot) -> Cow<'s, Snapshot> {
+        let mut expect = Cow::Borrowed(before);
+        for &(reg, value) in &self.moved {
+            expect.to_mut()[reg] = value;
+        }
+        expect
     }
 
     /// The trampoline at work.

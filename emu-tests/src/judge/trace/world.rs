@@ -8,7 +8,7 @@ use codegen::ask::live::Word;
 use codegen::ask::spec::{Attach, Kind, Programs};
 use codegen::contract::Contract;
 use codegen::contract::stated::Next;
-use codegen::words::abi::{Abi, RegSet};
+use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::step::Value;
 
 use super::given::{Known, ProgramCall, frame, shown};
@@ -80,6 +80,7 @@ impl Trace {
                 if let Some(at) = written(Content::Reg(reg)) {
                     stored.push((at, value));
                     a.expect[reg] = value;
+                    self.state.moved.retain(|(moved, _)| *moved != reg);
                 }
             }
             if let (Some(at), Some((_, mask))) = (written(Content::Flags), registers.machine.flags) {
@@ -276,6 +277,7 @@ impl Trace {
                 e.expect.flags ^= mask;
                 stored.push((at, e.expect.flags));
             }
+            self.state.moved.retain(|(moved, _)| !case.new_results.iter().any(|(reg, _)| reg == moved));
         }
         self.store(here, stored, &Place::StoreFregs);
         self.poison(here, 90 + outer as u64);
@@ -326,6 +328,27 @@ impl Trace {
         self.convention.map_or(abi.caller_saved, |convention| convention.site.c_loses(abi))
     }
 
+    /// When a C function returns, its thread may run on another CPU: registers of the platform hold what is that one's. One that
+    /// carries an argument is overwritten. It stays where the callee says what is in it, or the thread's memory is found by it.
+    fn move_thread(&mut self, here: &mut Here, rng: &mut Rng) {
+        let abi = here.registers.abi;
+        let Some(contract) = self.contract() else { return };
+        let told = |reg: Reg| cell(&contract, 0, Content::Reg(reg)).is_some();
+        let finds_memory = contract.kind.is_shadow() || contract.kind.recorder().is_some();
+        let thread = contract.convention.thread.filter(|_| finds_memory).and_then(|name| abi.find(name));
+        let entering = self.state.exiting().is_none();
+        let arguments = contract.kind.live().filter(|_| entering).map_or(RegSet::EMPTY, |live| live.regs);
+        let platforms = abi.platform.minus(self.c_loses(abi)).minus(contract.stated.carries);
+        for reg in platforms.iter().filter(|&reg| !told(reg) && Some(reg) != thread) {
+            let value = self.case.canary(rng);
+            here.set(reg, value);
+            self.state.moved.retain(|(known, _)| *known != reg);
+            if !arguments.contains(reg) {
+                self.state.moved.push((reg, value));
+            }
+        }
+    }
+
     /// Overwrite all that a C function may, and the stack below it.
     fn poison(&mut self, here: &mut Here, purpose: u64) {
         let registers = here.registers;
@@ -337,6 +360,7 @@ impl Trace {
             (reg, if zero { 0 } else { value })
         });
         registers.set_all(here.uc, lost);
+        self.move_thread(here, &mut rng);
         // None is what it must be when the trampoline is through.
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         let due = exiting.map(|e| e.expect.flags).or(entering.map(|a| a.expect.flags)).unwrap_or(0);
