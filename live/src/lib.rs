@@ -1,0 +1,22 @@
+//! Attaches to functions of the running process: handlers around them, or other functions in their place, while all threads run.
+
+mod calls;
+mod code;
+mod error;
+mod function;
+mod live;
+mod machine;
+mod memory;
+mod objects;
+mod patch;
+mod signals;
+mod table;
+mod threads;
+
+pub use calls::{Entry, Exit};
+pub use error::{Error, Result};
+pub use function::{Class, Function};
+pub use live::{Batch, Hook, Live, Policy};
+#[doc(hidden)]
+pub use patch::LeftOut;
+pub use patch::Notes;

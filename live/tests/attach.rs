@@ -1,0 +1,97 @@
+//! What handlers and replacements do, and what is said where they cannot be.
+#![allow(unsafe_code, reason = "functions of C are called, and attached to")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::Functions;
+use tramptool_live::{Class, Error, Live, Policy};
+
+type Add = extern "C" fn(i64, i64) -> i64;
+
+fn live() -> Live {
+    Live::new(Policy::default()).unwrap()
+}
+
+fn bytes(at: *const ()) -> Vec<u8> {
+    // SAFETY: a function of this process.
+    unsafe { std::slice::from_raw_parts(at.cast::<u8>(), 32).to_vec() }
+}
+
+/// All in one test: hooks of a process are one state, and tests run at the same time.
+#[test]
+fn handlers_are_called_around_and_replacements_instead() {
+    let functions = Functions::load(&[]);
+    let add: Add = functions.get("add");
+    let before = bytes(functions.address("add"));
+    let live = live();
+    let f = live.function_at(functions.address("add")).unwrap();
+    assert_eq!((f.name(), f.range().start), ("add", functions.address("add") as u64));
+    assert!(matches!(f.class(), Class::Word | Class::Short) && f.object().ends_with("functions.so"));
+    let seen = Arc::new(AtomicU64::new(0));
+    let (at_entry, at_exit) = (seen.clone(), seen.clone());
+    // SAFETY: nothing is thrown, and the handlers give it integers.
+    let hook = unsafe {
+        live.around(
+            &f,
+            move |call| {
+                at_entry.fetch_add(call.argument(0), Ordering::Relaxed);
+                call.set_argument(1, call.argument(1) + 100);
+            },
+            move |call| {
+                at_exit.fetch_add(1000 * call.result(), Ordering::Relaxed);
+                call.set_result(call.result() + 1);
+            },
+        )
+    }
+    .unwrap();
+    assert_eq!(add(2, 3), 5, "it is disabled at first");
+    assert_eq!(live.batch(|batch| batch.enable(&hook)).unwrap().trapped, Vec::<String>::new());
+    assert!(hook.is_enabled());
+    assert_eq!((add(2, 3), seen.load(Ordering::Relaxed)), (106, 105_002));
+    hook.disable().unwrap();
+    assert_eq!((add(2, 3), seen.load(Ordering::Relaxed)), (5, 105_002));
+    hook.enable().unwrap();
+    assert_eq!(add(2, 3), 106);
+    drop(hook);
+    assert_eq!((add(2, 3), bytes(functions.address("add"))), (5, before.clone()), "the code is as it was");
+
+    extern "C" fn times(a: i64, b: i64) -> i64 {
+        a * b
+    }
+    // SAFETY: the same prototype.
+    let hook = unsafe { live.replace(&f, times as *const ()) }.unwrap();
+    hook.enable().unwrap();
+    // SAFETY: the function without its hook.
+    let original: Add = unsafe { std::mem::transmute(hook.original()) };
+    assert_eq!((add(5, 7), original(5, 7)), (35, 12));
+    // SAFETY: nothing is attached.
+    let taken = unsafe { live.around(&f, |_| {}, |_| {}) };
+    assert!(matches!(taken, Err(Error::Taken { .. })));
+    drop(hook);
+    assert_eq!((add(5, 7), bytes(functions.address("add"))), (12, before));
+}
+
+#[test]
+fn arguments_on_the_stack_and_numbers_are_kept() {
+    type Many = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
+    let functions = Functions::load(&[]);
+    let many: Many = functions.get("many");
+    let halves: extern "C" fn(f64, i64) -> f64 = functions.get("halves");
+    let call = || (many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), halves(1000.0, 5));
+    let before = call();
+    let live = live();
+    let calls = Arc::new(AtomicU64::new(0));
+    let hooks = ["many", "halves"].map(|name| {
+        let f = live.function_at(functions.address(name)).unwrap();
+        let (entries, exits) = (calls.clone(), calls.clone());
+        let count = |calls: &AtomicU64, n| calls.fetch_add(n, Ordering::Relaxed);
+        // SAFETY: nothing is changed.
+        unsafe { live.around(&f, move |_| _ = count(&entries, 1), move |_| _ = count(&exits, 1000)) }.unwrap()
+    });
+    live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
+    assert_eq!(call(), before);
+    assert_eq!(calls.load(Ordering::Relaxed), 7007, "halves calls itself five times");
+}
