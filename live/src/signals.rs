@@ -223,7 +223,8 @@ fn install(signal: c_int, handler: Handler) -> Result<libc::sigaction> {
     // SAFETY: all bytes zero is a value of this type, twice.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { (mem::zeroed(), mem::zeroed()) };
     action.sa_sigaction = handler as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+    // A handler that interrupts ours may meet a breakpoint too.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_NODEFER;
     // SAFETY: both are there, and the handler calls nothing that a signal may not interrupt.
     if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
         let what = format!("sigaction of signal {signal}: {}", io::Error::last_os_error());

@@ -1,0 +1,226 @@
+//! Threads call functions while others attach to them, enable and disable: no call is lost, and none is reported twice.
+#![allow(unsafe_code, reason = "functions of C are called, and attached to")]
+
+mod common;
+
+use std::env;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::Functions;
+use tramptool_live::{Hook, LeftOut, Live, Policy};
+
+type Add = extern "C" fn(i64, i64) -> i64;
+type Same = extern "C" fn(i64) -> i64;
+
+/// A child process does what this variable says, and is right if it ends with 0.
+const CHILD: &str = "TRAMPTOOL_LIVE_HAMMER";
+
+/// Whether code runs in an emulator, which is slow.
+fn emulated() -> bool {
+    env::consts::ARCH != "x86_64"
+}
+
+/// What the threads have counted.
+#[derive(Default)]
+struct Counts {
+    calls: AtomicU64,
+    wrong: AtomicU64,
+    entries: AtomicU64,
+    exits: AtomicU64,
+    stop: AtomicBool,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn attached(live: Live, at: *const (), counts: &Arc<Counts>) -> Hook {
+    let (at_entry, at_exit) = (counts.clone(), counts.clone());
+    let f = live.function_at(at).unwrap();
+    // SAFETY: nothing is changed, and nothing is thrown.
+    unsafe { live.around(&f, move |_| count(&at_entry.entries), move |_| count(&at_exit.exits)) }.unwrap()
+}
+
+/// Call both functions until told to stop.
+fn hammer(add: Add, same: Same, counts: &Counts) {
+    let mut n = 0_i64;
+    while !counts.stop.load(Ordering::Relaxed) {
+        for _ in 0..100 {
+            n += 1;
+            let right = add(n, 2 * n) == 3 * n && same(n) == n;
+            if !right {
+                count(&counts.wrong);
+            }
+        }
+        counts.calls.fetch_add(200, Ordering::Relaxed);
+    }
+}
+
+/// What goes on beside.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// Signals come to all threads, whose handler calls the function; and threads begin and end.
+    Storm,
+}
+
+static STORM: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+extern "C" fn on_signal(_: i32) {
+    // SAFETY: the function of this type that was put there before.
+    let add: Add = unsafe { std::mem::transmute(STORM[0].load(Ordering::Relaxed) as *const ()) };
+    STORM[1].fetch_add(1, Ordering::Relaxed);
+    if add(1, 2) != 3 {
+        std::process::abort();
+    }
+}
+
+fn storm(counts: &Arc<Counts>, add: Add, same: Same) {
+    STORM[0].store(add as *const () as u64, Ordering::Relaxed);
+    // SAFETY: the handler calls what signals may interrupt.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as usize) };
+    while !counts.stop.load(Ordering::Relaxed) {
+        let own = counts.clone();
+        let short = std::thread::spawn(move || {
+            for n in 0..50 {
+                if add(n, n) != 2 * n || same(n) != n {
+                    count(&own.wrong);
+                }
+            }
+            own.calls.fetch_add(100, Ordering::Relaxed);
+        });
+        // SAFETY: a signal to this process, which has a handler.
+        unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
+        short.join().unwrap();
+    }
+}
+
+/// Run `change` so often while four threads call, and see that all is counted.
+fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32)) {
+    let functions = Functions::load(&[]);
+    let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
+    let live = Live::new(policy).unwrap();
+    let counts = Arc::new(Counts::default());
+    let missed = live.missed();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| hammer(add, same, &counts));
+        }
+        if beside == Beside::Storm {
+            scope.spawn(|| storm(&counts, add, same));
+        }
+        change(live, &functions, &counts, turns);
+        counts.stop.store(true, Ordering::Relaxed);
+    });
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let signals = STORM[1].load(Ordering::Relaxed);
+    // SAFETY: the library's counter.
+    let bodies = unsafe { *functions.address("bodies").cast::<u64>() };
+    assert_eq!(get(&counts.wrong), 0, "results are right");
+    assert_eq!(bodies, get(&counts.calls) / 2 + signals, "each call has run the function once");
+    assert_eq!(get(&counts.entries), get(&counts.exits), "each entry has its return");
+    assert!(get(&counts.entries) > 0, "something was reported");
+    let missed = live.missed() - missed;
+    println!(
+        "{turns} turns: {} calls, {} of them reported, {missed} from handlers, {signals} signals",
+        get(&counts.calls),
+        get(&counts.entries)
+    );
+}
+
+/// Enable and disable.
+fn toggle(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
+    let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
+    for _ in 0..turns {
+        live.batch(|batch| batch.enable_all()).unwrap();
+        live.batch(|batch| batch.disable_all()).unwrap();
+    }
+    drop(hooks);
+}
+
+/// Attach and detach: each time the function's own code comes back.
+fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
+    let begun = Instant::now();
+    for turn in 0..turns {
+        let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
+        live.batch(|batch| batch.enable_all()).unwrap();
+        drop(hooks);
+        if begun.elapsed() > Duration::from_secs(20) {
+            println!("{turn} turns in {:?}", begun.elapsed());
+            break;
+        }
+    }
+}
+
+/// Calls that are reported while a function is enabled are those that are made.
+fn while_enabled(live: Live, functions: &Functions, counts: &Arc<Counts>) {
+    let hook = attached(live, functions.address("add"), counts);
+    hook.enable().unwrap();
+    let add: Add = functions.get("add");
+    (0..1000).for_each(|n| assert_eq!(add(n, 1), n + 1));
+    assert_eq!(counts.entries.load(Ordering::Relaxed), 1000);
+}
+
+/// Run a case in a process of its own: there is one `Live` in each.
+fn child(case: &str) -> ExitStatus {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "the_child", "--nocapture", "--include-ignored"]).env(CHILD, case);
+    command.status().unwrap()
+}
+
+#[test]
+#[ignore = "the others run it"]
+fn the_child() {
+    let left_out = |question, trap| {
+        let mut policy = Policy::default();
+        policy.left_out = LeftOut { question, trap };
+        policy
+    };
+    let few = if emulated() { 1_000 } else { 100_000 };
+    match env::var(CHILD).as_deref() {
+        Ok("toggle") => run(few, Beside::Nothing, Policy::default(), toggle),
+        Ok("come and go") => run(few / 100, Beside::Nothing, Policy::default(), come_and_go),
+        Ok("storm") => run(few / 100, Beside::Storm, Policy::default(), toggle),
+        Ok("storm, come and go") => run(few / 1000, Beside::Storm, Policy::default(), come_and_go),
+        Ok("no question") => run(few, Beside::Nothing, left_out(true, false), come_and_go),
+        Ok("no trap") => run(few, Beside::Nothing, left_out(true, true), come_and_go),
+        Ok("enabled") => {
+            let (functions, counts) = (Functions::load(&[]), Arc::new(Counts::default()));
+            while_enabled(Live::new(Policy::default()).unwrap(), &functions, &counts);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_enabled_is_reported() {
+    assert!(child("enabled").success());
+}
+
+#[test]
+fn no_call_is_lost_while_hooks_are_enabled_and_disabled() {
+    assert!(child("toggle").success());
+}
+
+#[test]
+fn no_call_is_lost_while_hooks_come_and_go() {
+    assert!(child("come and go").success());
+}
+
+#[test]
+fn no_call_is_lost_in_a_storm_of_signals_and_threads() {
+    assert!(child("storm").success());
+    assert!(child("storm, come and go").success());
+}
+
+#[test]
+fn without_a_step_of_the_protocol_it_fails() {
+    for case in ["no question", "no trap"] {
+        let status = child(case);
+        println!("{case}: {status}");
+        assert!(!status.success(), "{case}: {status}");
+    }
+}
