@@ -1,6 +1,6 @@
 //! The threads of this process are asked to leave code that is about to change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,14 +35,16 @@ pub fn mappings() -> Vec<Mapping> {
 pub fn leave(mut middles: Vec<Middle>, how: How) -> Vec<u32> {
     middles.sort_by_key(|middle| middle.at);
     let begun = Instant::now();
+    // Whoever has left meets the breakpoint, and comes back no more. Nor do threads that begin now.
+    let mut gone = HashSet::new();
     loop {
         let question = Question { middles: middles.clone(), stacks: stacks(), memory: how.memory };
-        let open = signals::asking(question, |question| all_asked(question, how, begun));
+        let open = signals::asking(question, |question| all_asked(question, how, begun, &mut gone));
         if open.is_empty() || begun.elapsed() >= how.patience {
             return open;
         }
         // Whoever is where it may come back from goes on meanwhile.
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 
@@ -78,35 +80,31 @@ fn sleeps_outside(tid: u32, question: &Question) -> bool {
         .is_some_and(|(sp, before)| !question.may_return(sp) && asleep(tid).is_some_and(|(_, after)| after == before))
 }
 
-/// Ask each thread once. The list is read again until no new one is in it.
-fn all_asked(question: &Question, how: How, begun: Instant) -> Vec<u32> {
+/// Ask each thread once that is not gone. The list is read again until no new one is in it. Gives those that have not left.
+fn all_asked(question: &Question, how: How, begun: Instant, gone: &mut HashSet<u32>) -> Vec<u32> {
     let round = ROUND.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
     let mut slots: HashMap<u32, usize> = HashMap::new();
-    let mut done: HashMap<u32, bool> = HashMap::new();
     loop {
-        let now = threads();
-        let new: Vec<u32> = now.iter().copied().filter(|t| !slots.contains_key(t) && !done.contains_key(t)).collect();
-        for tid in &new {
+        let mut open: Vec<u32> = threads();
+        open.retain(|tid| !gone.contains(tid));
+        let mut asked = false;
+        for tid in open.iter().filter(|tid| !slots.contains_key(tid)).copied().collect::<Vec<_>>() {
             let slot = slots.len();
-            if sleeps_outside(*tid, question) {
-                done.insert(*tid, true);
-            } else if slot < ASKED && signals::ask(how.signal, *tid, slot, round) {
-                slots.insert(*tid, slot);
-            } else {
-                done.insert(*tid, slot < ASKED);
+            if sleeps_outside(tid, question) {
+                gone.insert(tid);
+            } else if slot < ASKED {
+                // One that has ended is not in the list the next time.
+                asked |= signals::ask(how.signal, tid, slot, round);
+                slots.insert(tid, slot);
             }
         }
         let said = |tid: &u32| slots.get(tid).map(|slot| signals::answer(*slot, round));
-        let waits = now.iter().any(|tid| said(tid) == Some(Answer::None));
-        if (new.is_empty() && !waits) || begun.elapsed() >= how.patience {
-            let open = |tid: &&u32| match said(tid) {
-                Some(answer) => answer != Answer::Gone,
-                None => !done.get(*tid).copied().unwrap_or_default(),
-            };
-            return now.iter().filter(open).copied().collect();
+        gone.extend(open.iter().filter(|tid| said(tid) == Some(Answer::Gone)));
+        open.retain(|tid| !gone.contains(tid));
+        let waits = open.iter().any(|tid| said(tid) == Some(Answer::None));
+        if !(asked || waits) || begun.elapsed() >= how.patience {
+            return open;
         }
-        if new.is_empty() {
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        std::thread::sleep(Duration::from_micros(20));
     }
 }

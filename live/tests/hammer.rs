@@ -148,7 +148,7 @@ fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u
         let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
         live.batch(|batch| batch.enable_all()).unwrap();
         drop(hooks);
-        if begun.elapsed() > Duration::from_secs(20) {
+        if begun.elapsed() > Duration::from_secs(8) {
             println!("{turn} turns in {:?}", begun.elapsed());
             break;
         }
