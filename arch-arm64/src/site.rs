@@ -1,11 +1,12 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
+use codegen::arch::entry::{Code, Entry, Lead};
 use codegen::arch::facts::Facts;
 use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::words::error::Result;
 use codegen::words::field::reach;
 
-use crate::{Arm64, FACTS, reloc};
+use crate::{Arm64, FACTS, entry, reloc};
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
@@ -72,6 +73,18 @@ impl Patch for Arm64 {
         let opcode = if matches!(how, Branch::SiteJump | Branch::Past) { B } else { BL };
         let distance = reach("BL", target.wrapping_sub(at), 28, 4)?;
         Ok((opcode | (distance >> 2) as u32 & 0x03ff_ffff).to_le_bytes().to_vec())
+    }
+
+    fn entries(&self, code: &Code) -> Vec<Entry> {
+        entry::entries(code)
+    }
+
+    fn leads(&self, code: &[u8], at: u64) -> Vec<Lead> {
+        codegen::arch::entry::leads(code, at, 4, &entry::decode)
+    }
+
+    fn moved(&self, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
+        entry::moved(code, from, to)
     }
 }
 

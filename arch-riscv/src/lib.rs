@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod emu;
 mod emulated;
+pub mod entry;
 pub mod faulty;
 pub mod insn;
 pub mod lower;

@@ -1,11 +1,12 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
+use codegen::arch::entry::{Code, Entry, Lead};
 use codegen::arch::facts::Facts;
 use codegen::arch::patch::{Branch, Half, Patch, Relocation, SiteForm};
 use codegen::words::error::{Error, Result};
 
 use crate::reloc::{self, high, pair};
-use crate::{FACTS, Riscv64};
+use crate::{FACTS, Riscv64, entry};
 
 /// `auipc x0, 0`.
 const AUIPC: u32 = 0x0000_0017;
@@ -74,6 +75,18 @@ impl Patch for Riscv64 {
         let distance = pair("AUIPC+JALR", target.wrapping_sub(at))?;
         let pair = [auipc(how, distance), jalr(how, distance)];
         Ok(pair.iter().flat_map(|i| i.to_le_bytes()).collect())
+    }
+
+    fn entries(&self, code: &Code) -> Vec<Entry> {
+        entry::entries(code)
+    }
+
+    fn leads(&self, code: &[u8], at: u64) -> Vec<Lead> {
+        codegen::arch::entry::leads(code, at, 2, &entry::decode)
+    }
+
+    fn moved(&self, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
+        entry::moved(code, from, to)
     }
 
     fn half_branch(&self, how: Branch, half: Half, at: u64, toward: u64, target: u64) -> Result<Vec<u8>> {

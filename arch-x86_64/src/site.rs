@@ -1,11 +1,12 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
+use codegen::arch::entry::{Code, Entry, Lead};
 use codegen::arch::facts::Facts;
 use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::words::error::Result;
 use codegen::words::field::reach;
 
-use crate::{FACTS, X86_64, reloc};
+use crate::{FACTS, X86_64, entry, reloc};
 
 /// `call rel32`.
 const CALL: u8 = 0xe8;
@@ -48,6 +49,18 @@ impl Patch for X86_64 {
         let next = at.wrapping_add(5);
         let distance = reach("call", target.wrapping_sub(next), 32, 1)? as i32;
         Ok([opcode].into_iter().chain(distance.to_le_bytes()).collect())
+    }
+
+    fn entries(&self, code: &Code) -> Vec<Entry> {
+        entry::entries(code)
+    }
+
+    fn leads(&self, code: &[u8], at: u64) -> Vec<Lead> {
+        codegen::arch::entry::leads(code, at, 1, &entry::decode)
+    }
+
+    fn moved(&self, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
+        entry::moved(code, from, to)
     }
 
     fn aim_load(&self, code: &mut [u8], at: usize, from: usize) -> Option<()> {

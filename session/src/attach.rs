@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use codegen::arch::entry::Entry;
 use codegen::arch::patch::{Branch, Patch};
 use codegen::words::error::{Error, Result};
 
@@ -40,8 +41,11 @@ struct Region {
     writes: Vec<Order>,
 }
 
+/// The most that the instructions take which a branch overwrites, at another place, in bytes.
+const MOVED: u64 = 160;
+
 impl Orders {
-    /// Record these functions. What is mapped for it is added to `maps`.
+    /// Record these functions, and say how many are. What is mapped for it is added to `maps`.
     ///
     /// # Errors
     /// There is no room for trampolines within the reach of a branch.
@@ -52,9 +56,9 @@ impl Orders {
         refill: u64,
         maps: &mut Vec<Mapping>,
         backend: &dyn Patch,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         if loaded.functions.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         // The size is the same wherever it lies.
         let most = Region::bytes(loaded, forms).next_multiple_of(PAGE);
@@ -65,6 +69,7 @@ impl Orders {
         let at = maps::gap(maps, &loaded.range, most, FAR, PAGE, &reaches);
         let at = at.ok_or_else(|| Error::new("no room for trampolines within the reach of a branch"))?;
         let region = Region::new(loaded, forms, refill, at, backend)?;
+        let recorded = region.writes.len();
         maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
         self.regions.push((at, region.code));
         let written = region.writes.iter().filter_map(|order| match order {
@@ -88,7 +93,7 @@ impl Orders {
             })
         };
         self.list.extend(protect(true).chain(region.writes).chain(protect(false)));
-        Ok(())
+        Ok(recorded)
     }
 
     /// How many there are, and the file that has them first and the code behind them.
@@ -115,33 +120,73 @@ impl Region {
     /// How many bytes of code there will be at most.
     fn bytes(loaded: &Loaded, forms: &Forms) -> u64 {
         let first = PAGE;
-        loaded.functions.iter().fold(first, |at, (_, _, how)| forms.place(*how, at).1)
+        loaded.functions.iter().fold(first, |at, (_, function, how)| {
+            let moved = if function.entries.is_empty() { 0 } else { MOVED };
+            forms.place(*how, at + moved).1
+        })
     }
 
     fn new(loaded: &Loaded, forms: &Forms, refill: u64, at: u64, backend: &dyn Patch) -> Result<Region> {
         let mut code = backend.branch(Branch::Far, at, refill)?;
         let sled = forms.sled(at, at, &mut code)?;
-        let mut writes = Vec::new();
+        let mut region = Region { code, writes: Vec::new() };
         for (id, function, how) in &loaded.functions {
             let site = loaded.base.wrapping_add(function.site);
-            let goes_on = site + function.bytes.len() as u64;
-            let entry = forms.copy(*how, at, (*id, goes_on), sled, &mut code)?;
-            let jump = backend.branch(Branch::SiteJump, site, entry)?;
-            let (mut before, mut after) = ([0; 8], [0; 8]);
-            let len = jump.len();
-            let (Some(old), Some(there), Some(new)) =
-                (function.bytes.get(..len), before.get_mut(..len), after.get_mut(..len))
-            else {
-                return Err(Error::new(format!(
-                    "{}: a site of {} bytes is too short",
-                    function.name,
-                    function.bytes.len()
-                )));
-            };
-            there.copy_from_slice(old);
-            new.copy_from_slice(&jump);
-            writes.push(Order::Write { address: site, before, after, len: len as u32 });
+            let copy = |goes_on: u64, code: &mut Vec<u8>| forms.copy(*how, at, (*id, goes_on), sled, code);
+            if function.entries.is_empty() {
+                let entry = copy(site + function.bytes.len() as u64, &mut region.code)?;
+                region.write(function, site, &backend.branch(Branch::SiteJump, site, entry)?)?;
+            }
+            // The first branch that reaches it. If none does, the function stays as it is.
+            for entry in &function.entries {
+                let before = region.code.len();
+                let jump = region.moved(function, entry, (at, site), backend).and_then(|goes_on| {
+                    let to = copy(goes_on, &mut region.code)?;
+                    backend.branch(entry.branch, site, to)
+                });
+                match jump {
+                    Ok(jump) => {
+                        region.write(function, site, &jump)?;
+                        break;
+                    }
+                    Err(_) => region.code.truncate(before),
+                }
+            }
         }
-        Ok(Region { code, writes })
+        Ok(region)
+    }
+
+    /// Append the instructions that a branch overwrites to the code at `base`, and say where they are.
+    fn moved(
+        &mut self,
+        function: &Function,
+        entry: &Entry,
+        (base, site): (u64, u64),
+        backend: &dyn Patch,
+    ) -> Result<u64> {
+        const ALIGN: usize = 16;
+        self.code.resize(self.code.len().next_multiple_of(ALIGN), 0);
+        let at = base + self.code.len() as u64;
+        let code = backend.moved(function.bytes.get(..entry.covers).unwrap_or_default(), site, at)?;
+        if code.len() > MOVED as usize - ALIGN {
+            return Err(Error::new(format!("{}: its first instructions take too much room", function.name)));
+        }
+        self.code.extend(code);
+        Ok(at)
+    }
+
+    fn write(&mut self, function: &Function, site: u64, branch: &[u8]) -> Result<()> {
+        let (mut before, mut after) = ([0; 8], [0; 8]);
+        let len = branch.len();
+        let (Some(old), Some(there), Some(new)) =
+            (function.bytes.get(..len), before.get_mut(..len), after.get_mut(..len))
+        else {
+            let has = function.bytes.len();
+            return Err(Error::new(format!("{}: a site of {has} bytes is too short", function.name)));
+        };
+        there.copy_from_slice(old);
+        new.copy_from_slice(branch);
+        self.writes.push(Order::Write { address: site, before, after, len: len as u32 });
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod attach;
 pub mod clock;
 pub mod drain;
+mod entries;
 pub mod forms;
 pub mod maps;
 pub mod object;

@@ -39,6 +39,9 @@ fn line(line: &str) -> Option<Mapping> {
     })
 }
 
+/// What stays free above a place where the kernel puts mappings, in bytes: the next are those of records and of orders.
+const CLEAR: u64 = 96 << 20;
+
 /// A place of `bytes` that no mapping has, within `reach` of all of `around`, at a multiple of `page`. The nearest one below is taken
 /// if there is one: above a program its heap grows. `also` must hold for it too.
 pub fn gap(
@@ -56,13 +59,30 @@ pub fn gap(
     let ends = || maps.iter().map(|m| m.range.end).chain([LOWEST]);
     let starts = || maps.iter().map(|m| m.range.start).chain([HIGHEST]);
     let free = |start: u64, end: u64| maps.iter().all(|m| end <= m.range.start || m.range.end <= start);
-    // Right behind one mapping, or right before another.
-    let behind = ends().map(|end| end.next_multiple_of(page));
-    let before = starts().filter_map(|start| Some(start.checked_sub(bytes)? / page * page));
-    let fits = |at: &u64| {
-        *at >= lowest && at.checked_add(bytes).is_some_and(|end| end <= highest && free(*at, end)) && also(*at)
+    let filled = filled(maps);
+    let find = |clear: u64| {
+        let above = |at: u64| if at >= filled { clear } else { 0 };
+        // Right behind one mapping, or right before another.
+        let behind = ends().map(|end| end.next_multiple_of(page));
+        let before = [0, clear].into_iter().flat_map(|clear| {
+            starts().filter_map(move |start| Some(start.checked_sub(bytes.checked_add(clear)?)? / page * page))
+        });
+        let fits = |at: &u64| {
+            let end = at.checked_add(bytes).filter(|end| *at >= lowest && *end <= highest);
+            end.is_some_and(|end| free(*at, end.saturating_add(above(*at)))) && also(*at)
+        };
+        behind.chain(before).filter(fits).min_by_key(|at| (*at > around.start, at.abs_diff(around.start)))
     };
-    behind.chain(before).filter(fits).min_by_key(|at| (*at > around.start, at.abs_diff(around.start)))
+    find(CLEAR).or_else(|| find(0))
+}
+
+/// From where on the kernel puts mappings, from above: the largest hole between those that there are, and the holes above it.
+fn filled(maps: &[Mapping]) -> u64 {
+    // What is above all is the kernel's.
+    let mut mapped: Vec<&Range<u64>> = maps.iter().map(|m| &m.range).filter(|range| range.start >> 47 == 0).collect();
+    mapped.sort_by_key(|range| range.start);
+    let holes = mapped.windows(2).map(|pair| (pair[1].start.saturating_sub(pair[0].end), pair[0].end));
+    holes.max().map_or(u64::MAX, |(_, start)| start)
 }
 
 #[cfg(test)]
@@ -93,7 +113,10 @@ mod tests {
         assert_eq!(gap(&maps, &code, 0x1000, 1 << 20, 4096, &|_| true), Some(0x5555_5555_3000));
         assert_eq!(gap(&maps[1..], &code, 0x1000, 1 << 20, 4096, &|_| true), Some(0x5555_5555_4000));
         let low = parse("100000-102000 r-xp 00000000 00:00 0 /a\n103000-104000 rw-p 00000000 00:00 0\n");
-        assert_eq!(gap(&low, &low[0].range, 0x1000, 1 << 20, 4096, &|_| true), Some(0x10_2000));
+        assert_eq!(gap(&low, &low[0].range, 0x1000, 0x4000, 4096, &|_| true), Some(0x10_2000));
         assert_eq!(gap(&low, &low[0].range, 0x2000, 0x4000, 4096, &|_| true), None);
+        // Below the lowest library, the kernel puts what is mapped next.
+        let library = maps[3].range.clone();
+        assert_eq!(gap(&maps, &library, 0x1000, 1 << 31, 4096, &|_| true), Some(library.start - 0x1000 - CLEAR));
     }
 }

@@ -1,14 +1,17 @@
-//! A file that a process has loaded: its functions that have a site of a compiler at their entry.
+//! A file that a process has loaded: its functions that have a site of a compiler at their entry, or room for a branch there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use codegen::arch::entry::{Class, Entry};
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 use codegen::words::input;
 use link::Input;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::{Endianness, elf};
+
+use crate::entries;
 
 type Header = elf::FileHeader64<Endianness>;
 
@@ -25,13 +28,17 @@ pub struct Function {
     pub site: u64,
     /// The site's bytes from there on.
     pub bytes: Vec<u8>,
+    /// The branches that fit there, the shortest first; none where a compiler has left room.
+    pub entries: Vec<Entry>,
 }
 
-/// A site that nothing can be written to, and why.
+/// A function that cannot be traced, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The function's name, or empty.
     pub name: String,
+    /// How its entry could be patched, if no compiler has left room there.
+    pub class: Option<Class>,
     /// The reason.
     pub why: &'static str,
 }
@@ -61,16 +68,16 @@ fn unwinding(name: &[u8]) -> bool {
 }
 
 impl Object {
-    /// Read a file of the backend's machine. One without sites has no functions.
+    /// Read a file of the backend's machine: its functions with a site, or `any`.
     ///
     /// # Errors
     /// It cannot be read, is no little-endian ELF64 file of this machine, or is damaged.
-    pub fn read(path: &Path, backend: &dyn Patch) -> Result<Object> {
+    pub fn read(path: &Path, any: bool, backend: &dyn Patch) -> Result<Object> {
         let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
-        Object::parse(path, &bytes, backend)
+        Object::parse(path, &bytes, any, backend)
     }
 
-    fn parse(path: &Path, bytes: &[u8], backend: &dyn Patch) -> Result<Object> {
+    fn parse(path: &Path, bytes: &[u8], any: bool, backend: &dyn Patch) -> Result<Object> {
         let name = path.display().to_string();
         let damaged = |e: object::read::Error| Error::new(format!("{name}: damaged: {e}"));
         let header = Header::parse(bytes).map_err(damaged)?;
@@ -110,7 +117,7 @@ impl Object {
         for site in sites.into_iter().filter(|s| s.kind == "entry") {
             let name = site.function.to_owned();
             match site.refused {
-                Some(why) => object.refused.push(Refused { name, why }),
+                Some(why) => object.refused.push(Refused { name, class: None, why }),
                 None => {
                     let address = site.address - site.offset;
                     let size = sizes.get(&address).copied().unwrap_or_default();
@@ -118,9 +125,23 @@ impl Object {
                         backend.site_forms().iter().find(|form| form.about == site.form && form.fits(&site.bytes));
                     let before = form.map_or(0, |form| form.before as usize);
                     let bytes = site.bytes.get(before..).unwrap_or_default().to_vec();
-                    object.functions.push(Function { name, address, size, site: site.address, bytes });
+                    object.functions.push(Function {
+                        name,
+                        address,
+                        size,
+                        site: site.address,
+                        bytes,
+                        entries: Vec::new(),
+                    });
                 }
             }
+        }
+        if any {
+            let known: BTreeSet<u64> = object.functions.iter().map(|f| f.address).collect();
+            let file = entries::File { header, sections: &sections, bytes, endian };
+            let (functions, refused) = file.functions(&known, backend);
+            object.functions.extend(functions);
+            object.refused.extend(refused);
         }
         object.functions.sort_by_key(|f| f.site);
         object.functions.dedup_by_key(|f| f.site);

@@ -20,6 +20,10 @@ pub trait Choice: Sync {
     fn object(&self, path: &Path, program: bool) -> bool;
     /// Is this function of it? Its name is empty if none is known.
     fn function(&self, object: &Path, name: &str, size: u64) -> bool;
+    /// Are functions recorded too for which no compiler has left room?
+    fn any(&self) -> bool {
+        false
+    }
 }
 
 /// An object, with the numbers of its functions.
@@ -60,11 +64,11 @@ const QUIET: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so",
 
 impl Objects {
     /// The object of this file, read if it is not known.
-    fn object(&mut self, path: &Path, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
+    fn object(&mut self, path: &Path, any: bool, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
         if let Some(known) = self.known.get(path) {
             return Ok((known.clone(), false));
         }
-        let object = Object::read(path, backend)?;
+        let object = Object::read(path, any, backend)?;
         let (id, first) = (self.known.len() as u32 + 1, self.next);
         let next = u32::try_from(object.functions.len()).ok().and_then(|n| first.checked_add(n));
         self.next = next.filter(|n| *n <= tramptool::Filling::IDS).ok_or_else(|| {
@@ -102,14 +106,14 @@ impl Objects {
         };
         let (mut orders, mut places) = (Orders::default(), Vec::new());
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
-            let (numbered, new) = self.object(path, backend)?;
+            let (numbered, new) = self.object(path, choice.any(), backend)?;
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
             let chosen = |(_, f): &(u32, &Function)| choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
             let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
-            let recorded = functions.len();
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
-            orders.add(&Loaded { base, range, functions }, &forms, hello.refill, &mut maps, backend)?;
+            let loaded = Loaded { base, range, functions };
+            let recorded = orders.add(&loaded, &forms, hello.refill, &mut maps, backend)?;
             places.push(Place { numbered, base, maps: lines, new, recorded, how });
         }
         Ok((orders, places))
@@ -121,7 +125,7 @@ impl Objects {
         let loud = paths.iter().filter(|path| !QUIET.iter().any(|quiet| name(path).starts_with(quiet)));
         loud.into_iter().any(|path| match self.known.get(path) {
             Some(known) => known.object.unwinds,
-            None => Object::read(path, backend).is_ok_and(|object| object.unwinds),
+            None => Object::read(path, false, backend).is_ok_and(|object| object.unwinds),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of an architecture when its code is there as bytes: relocations, patchable entries, call slots. The
 //! linker and the list of sites ask [`Patch`], and need no generator.
 
+use crate::arch::entry::{Code, Entry, Lead};
 use crate::arch::facts::Facts;
 use crate::words::error::{Error, Result};
 
@@ -205,6 +206,26 @@ pub trait Patch: Sync {
             "a branch of {} is one instruction; valid: `branch` without `half` at its sites",
             self.facts().name
         )))
+    }
+
+    /// How the entry of a function is patched for which no compiler has left room, by each branch that may do, the shortest first.
+    /// Those of an architecture that says nothing of it are not.
+    fn entries(&self, _code: &Code) -> Vec<Entry> {
+        Vec::new()
+    }
+
+    /// All direct branches of code that begins at `at`.
+    fn leads(&self, _code: &[u8], _at: u64) -> Vec<Lead> {
+        Vec::new()
+    }
+
+    /// Instructions from address `from`, which do the same at `to`, and go on behind those at `from`. What they need of memory is
+    /// behind them. None of them but the last may be a call.
+    ///
+    /// # Errors
+    /// One of them cannot be moved, or something is out of reach.
+    fn moved(&self, _code: &[u8], _from: u64, _to: u64) -> Result<Vec<u8>> {
+        Err(Error::new(format!("instructions of {} are not moved", self.facts().name)))
     }
 
     /// The bytes that make a patchable call slot call `target`.

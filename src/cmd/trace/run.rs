@@ -47,6 +47,9 @@ pub struct RunArgs {
     /// Record functions of these libraries too, by a glob for the file's name
     #[arg(short = 'L', long = "library", value_name = "LIBRARY", value_parser = Pattern::new)]
     libraries: Vec<Pattern>,
+    /// Record functions without a site of a compiler too: programs and libraries as they are
+    #[arg(long)]
+    any: bool,
     /// Record no function of fewer bytes
     #[arg(short = 'Z', long, value_name = "BYTES", default_value_t = 0)]
     size: u64,
@@ -124,12 +127,14 @@ fn buffers(text: &str) -> Result<usize> {
 struct Chosen<'a>(&'a RunArgs);
 
 /// What the library calls itself, or the loader: their functions would call themselves without an end.
-const OWN: [&str; 3] = ["libc.so", "ld-linux", "libtramptool_trace.so"];
+const OWN: [&str; 4] = ["libc.so", "libpthread.so", "ld-linux", "libtramptool_trace.so"];
+/// What the system puts before the name of a file that is in memory alone.
+const IN_MEMORY: &str = "memfd:";
 
 impl Choice for Chosen<'_> {
     fn object(&self, path: &Path, program: bool) -> bool {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let own = OWN.iter().any(|own| name.starts_with(own));
+        let own = OWN.iter().any(|own| name.trim_start_matches(IN_MEMORY).starts_with(own));
         !own && (program || self.0.libraries.iter().any(|wanted| wanted.is("", [&name, &name])))
     }
 
@@ -138,6 +143,10 @@ impl Choice for Chosen<'_> {
         let fits = |pattern: &Pattern| pattern.is(&object, [name, name]);
         let args = self.0;
         (args.just.is_empty() || args.just.iter().any(fits)) && !args.never.iter().any(fits) && size >= args.size
+    }
+
+    fn any(&self) -> bool {
+        self.0.any
     }
 }
 
@@ -301,10 +310,14 @@ fn thousands(number: u64) -> String {
 /// What was recorded, on stderr: stdout is the program's.
 fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took: Duration) {
     let (traced, sites) = outcome.functions;
+    if sites == 0 && args.any {
+        note("no symbol table has functions of the program, so nothing is recorded; name a library by -L");
+        return;
+    }
     if sites == 0 {
         note(
             "the program has no sites, so nothing is recorded; compile it with -fpatchable-function-entry=5 (gcc, clang), \
-             or name a library that has them by -L",
+             name a library that has them by -L, or try --any",
         );
         return;
     }

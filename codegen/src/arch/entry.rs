@@ -1,0 +1,289 @@
+//! Entries of functions for which no compiler has left room: whether a branch can stand there, and what becomes of the instructions
+//! that it overwrites.
+
+use crate::arch::patch::Branch;
+use crate::words::error::Result;
+
+/// How a function's entry can be patched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// A branch overwrites one instruction: nobody can be in the middle.
+    Word,
+    /// A branch overwrites several: nobody may be in the middle while it is written.
+    Short,
+    /// Nothing longer than a breakpoint fits.
+    TrapOnly,
+    /// Nothing may be written there.
+    Refused,
+}
+
+impl Class {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Word => "word",
+            Class::Short => "short",
+            Class::TrapOnly => "trap",
+            Class::Refused => "refused",
+        }
+    }
+}
+
+/// An instruction, as far as it matters whether it can be moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Insn {
+    /// Its bytes.
+    pub len: usize,
+    /// What it does to the flow of control.
+    pub flow: Flow,
+    /// Where its direct branch leads.
+    pub target: Option<u64>,
+}
+
+/// What an instruction does to the flow of control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// It goes on, at least sometimes.
+    On,
+    /// It never goes on.
+    Away,
+    /// It leaves a return address.
+    Call,
+    /// It does nothing, or stops whoever comes there: what is between functions.
+    Padding,
+    /// It works where it is and nowhere else; why.
+    Stays(&'static str),
+}
+
+/// A direct branch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Lead {
+    /// Where it leads.
+    pub to: u64,
+    /// Where it stands.
+    pub from: u64,
+    /// It is a call.
+    pub call: bool,
+}
+
+/// A function in its object.
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// As the symbol table has it.
+    pub name: &'a str,
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes, and those behind it up to the next function.
+    pub bytes: &'a [u8],
+    /// How many of them are its own.
+    pub size: usize,
+    /// The direct branches of the object, in order.
+    pub leads: &'a [Lead],
+    /// The object says that indirect branches in it find landing pads, so the processor may insist on them.
+    pub guarded: bool,
+}
+
+/// How an entry is patched by one kind of branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// How far it can be.
+    pub class: Class,
+    /// Why no farther; empty if it can.
+    pub why: &'static str,
+    /// The branch.
+    pub branch: Branch,
+    /// Where it stands, in bytes from the function's beginning.
+    pub at: usize,
+    /// How many bytes the instructions have that it overwrites, at least in part.
+    pub covers: usize,
+}
+
+/// A branch for an entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Which.
+    pub branch: Branch,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// One instruction of so many bytes is replaced in one store if it is at a multiple of this.
+    pub align: u64,
+}
+
+/// Decodes an instruction at an address; `None` if it is none, or unknown.
+pub type Decode<'a> = &'a dyn Fn(&[u8], u64) -> Option<Insn>;
+
+/// All direct branches of code that begins at `at`. What is no instruction is skipped by `unit` bytes.
+pub fn leads(code: &[u8], at: u64, unit: usize, decode: Decode) -> Vec<Lead> {
+    let mut all = Vec::new();
+    let mut rest = code;
+    while !rest.is_empty() {
+        let from = at.wrapping_add((code.len() - rest.len()) as u64);
+        let insn = decode(rest, from);
+        if let Some((insn, to)) = insn.and_then(|insn| Some((insn, insn.target?))) {
+            all.push(Lead { to, from, call: insn.flow == Flow::Call });
+        }
+        rest = rest.get(insn.map_or(unit, |insn| insn.len.max(unit))..).unwrap_or_default();
+    }
+    all
+}
+
+impl Code<'_> {
+    /// An entry at which nothing is written.
+    pub fn refused(&self, branch: Branch, class: Class, why: &'static str) -> Entry {
+        Entry { class, why, branch, at: 0, covers: 0 }
+    }
+
+    /// What becomes of the entry if a branch is written `at` so many bytes from the beginning.
+    pub fn entry(&self, at: usize, room: Room, decode: Decode) -> Entry {
+        let class = self.covered(at, room, decode).and_then(|(covers, class)| {
+            self.led_into(at, covers).map_or(Ok((covers, class)), |why| Err((Class::TrapOnly, why)))
+        });
+        match class {
+            Ok((covers, class)) => Entry { class, why: "", branch: room.branch, at, covers },
+            Err((class, why)) => self.refused(room.branch, class, why),
+        }
+    }
+
+    /// How many bytes of instructions the branch overwrites, or why it must not.
+    fn covered(
+        &self,
+        at: usize,
+        room: Room,
+        decode: Decode,
+    ) -> std::result::Result<(usize, Class), (Class, &'static str)> {
+        const SHORTER: (Class, &str) = (Class::TrapOnly, "shorter than a branch");
+        let (mut covers, mut count, mut ended) = (0, 0, false);
+        while covers < room.bytes {
+            let here = at + covers;
+            let rest = self.bytes.get(here..).filter(|rest| !rest.is_empty()).ok_or(SHORTER)?;
+            let insn = decode(rest, self.address.wrapping_add(here as u64));
+            let insn = insn.filter(|insn| insn.len > 0).ok_or((Class::Refused, "unknown instruction"))?;
+            covers += insn.len;
+            match insn.flow {
+                Flow::Stays(why) if !ended => return Err((Class::Refused, why)),
+                _ if here >= self.size && !ended => return Err(SHORTER),
+                Flow::Padding if ended => {}
+                _ if here >= self.size => return Err(SHORTER),
+                _ if ended => return Err((Class::TrapOnly, "code behind a jump")),
+                Flow::Call if covers < room.bytes => return Err((Class::TrapOnly, "a call in the middle")),
+                flow => ended = flow == Flow::Away,
+            }
+            count += 1;
+        }
+        let aligned = self.address.wrapping_add(at as u64).is_multiple_of(room.align);
+        Ok((covers, if count == 1 && aligned { Class::Word } else { Class::Short }))
+    }
+
+    /// Why what is there must stay: branches that expect it.
+    fn led_into(&self, at: usize, covers: usize) -> Option<&'static str> {
+        let [site, end] = [at, at + covers].map(|offset| self.address.wrapping_add(offset as u64));
+        let own = self.address..self.address.saturating_add(self.size as u64);
+        let first = self.leads.partition_point(|lead| lead.to < self.address);
+        let near = || self.leads.iter().skip(first).take_while(|lead| lead.to < end);
+        if near().any(|lead| lead.to > site) {
+            return Some("a branch leads into it");
+        }
+        near().any(|lead| !lead.call && own.contains(&lead.from)).then_some("a loop begins there")
+    }
+}
+
+/// Instructions that are made for an address, and words of memory behind them from which they load.
+pub struct Making {
+    at: u64,
+    code: Vec<u8>,
+    loads: Vec<(usize, u64)>,
+}
+
+impl Making {
+    /// None yet.
+    pub fn new(at: u64) -> Making {
+        Making { at, code: Vec::new(), loads: Vec::new() }
+    }
+
+    /// The address of the next instruction.
+    pub fn here(&self) -> u64 {
+        self.at.wrapping_add(self.code.len() as u64)
+    }
+
+    /// Append instructions.
+    pub fn push(&mut self, code: &[u8]) {
+        self.code.extend(code);
+    }
+
+    /// Append instructions that load this value, once `aim` has told them from where.
+    pub fn load(&mut self, code: &[u8], value: u64) {
+        self.loads.push((self.code.len(), value));
+        self.push(code);
+    }
+
+    /// All of it. `aim` makes the instructions that it gets, which are at the first address, load from the second.
+    ///
+    /// # Errors
+    /// Those of `aim`.
+    pub fn finish(mut self, aim: &dyn Fn(&mut [u8], u64, u64) -> Result<()>) -> Result<Vec<u8>> {
+        if !self.loads.is_empty() {
+            let words = self.here().next_multiple_of(8);
+            self.code.resize(words.wrapping_sub(self.at) as usize, 0);
+        }
+        for (from, value) in std::mem::take(&mut self.loads) {
+            let word = self.here();
+            aim(self.code.get_mut(from..).unwrap_or_default(), self.at.wrapping_add(from as u64), word)?;
+            self.push(&value.to_le_bytes());
+        }
+        Ok(self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of one-byte instructions: the byte is what it does.
+    fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
+        let (flow, target) = match bytes.first()? {
+            b'.' => (Flow::On, None),
+            b'r' => (Flow::Away, None),
+            b'c' => (Flow::Call, Some(at + 64)),
+            b'l' => (Flow::On, Some(at - 2)),
+            b'p' => (Flow::Padding, None),
+            b's' => (Flow::Stays("stays"), None),
+            _ => return None,
+        };
+        Some(Insn { len: 1, flow, target })
+    }
+
+    fn class(bytes: &str, size: usize, leads: &[Lead]) -> (Class, &'static str) {
+        let code = Code { name: "f", address: 16, bytes: bytes.as_bytes(), size, leads, guarded: false };
+        let entry = code.entry(0, Room { branch: Branch::SiteJump, bytes: 3, align: 1 }, &decode);
+        (entry.class, entry.why)
+    }
+
+    #[test]
+    fn what_fits_is_patched() {
+        assert_eq!(class("....", 4, &[]), (Class::Short, ""));
+        assert_eq!(class("..c.", 4, &[]), (Class::Short, ""));
+        assert_eq!(class(".c..", 4, &[]), (Class::TrapOnly, "a call in the middle"));
+        assert_eq!(class(".rpp", 2, &[]), (Class::Short, ""));
+        assert_eq!(class(".rs.", 2, &[]), (Class::TrapOnly, "shorter than a branch"));
+        assert_eq!(class(".r", 2, &[]), (Class::TrapOnly, "shorter than a branch"));
+        assert_eq!(class("..pp", 2, &[]), (Class::TrapOnly, "shorter than a branch"));
+        assert_eq!(class(".r..", 4, &[]), (Class::TrapOnly, "code behind a jump"));
+        assert_eq!(class("s...", 4, &[]), (Class::Refused, "stays"));
+        assert_eq!(class("?...", 4, &[]), (Class::Refused, "unknown instruction"));
+    }
+
+    #[test]
+    fn branches_into_it_are_seen() {
+        let lead = |from, to, call| [Lead { to, from, call }];
+        assert_eq!(class("....", 4, &lead(99, 17, false)).1, "a branch leads into it");
+        assert_eq!(class("....", 4, &lead(99, 18, true)).1, "a branch leads into it");
+        for (from, to, call) in [(99, 16, false), (18, 16, true), (99, 19, false), (99, 15, false)] {
+            assert_eq!(class("....", 4, &lead(from, to, call)).1, "");
+        }
+        assert_eq!(class("....", 4, &lead(18, 16, false)).1, "a loop begins there");
+        assert_eq!(
+            leads(b".c?.l", 16, 1, &decode),
+            [Lead { to: 81, from: 17, call: true }, Lead { to: 18, from: 20, call: false }]
+        );
+    }
+}

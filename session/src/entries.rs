@@ -1,0 +1,207 @@
+//! The functions of a file for which no compiler has left room: those of its symbol tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codegen::arch::entry::{Class, Code, Entry, Lead};
+use codegen::arch::patch::Patch;
+use object::read::elf::{SectionHeader as _, SectionTable, Sym as _};
+use object::{Endianness, elf};
+
+use crate::object::{Function, Refused};
+
+type Header = elf::FileHeader64<Endianness>;
+
+/// Farther behind a function's beginning, a branch into it is in nobody's way.
+const LONGEST: u64 = 32;
+
+/// What stands between the name of a function and the number of one of its parts that is no function.
+const COLD: &str = ".cold";
+
+/// They return twice, or on another stack than they were called on.
+const TWICE: [&str; 10] = [
+    "setjmp",
+    "_setjmp",
+    "__setjmp",
+    "sigsetjmp",
+    "__sigsetjmp",
+    "vfork",
+    "__vfork",
+    "getcontext",
+    "setcontext",
+    "swapcontext",
+];
+
+/// What `session/preload/preload.c` calls while there is no room for a record.
+const OURS: [&str; 6] = ["memset", "memcpy", "memcmp", "clock_gettime", "__clock_gettime", "pthread_setspecific"];
+
+/// A file, as far as it is needed here.
+pub struct File<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// Its sections.
+    pub sections: &'a SectionTable<'a, Header>,
+    /// All of it.
+    pub bytes: &'a [u8],
+    /// The order of its bytes.
+    pub endian: Endianness,
+}
+
+/// A section with code.
+struct Section<'a> {
+    at: u64,
+    code: &'a [u8],
+}
+
+/// What the symbol tables say.
+#[derive(Default)]
+struct Symbols<'a> {
+    /// Functions, by their address: name and size.
+    functions: BTreeMap<u64, (&'a str, u64)>,
+    /// Whatever begins somewhere in code.
+    marks: BTreeSet<u64>,
+    /// Of these, what chooses a function while the loader works.
+    choosers: BTreeSet<u64>,
+}
+
+impl<'a> File<'a> {
+    /// Functions that can be patched at their entries, and those that cannot. Those at `known` addresses are left out.
+    pub fn functions(&self, known: &BTreeSet<u64>, backend: &dyn Patch) -> (Vec<Function>, Vec<Refused>) {
+        let sections = self.code();
+        let symbols = self.symbols();
+        let leads = symbols.leads(&sections, backend);
+        let guarded = self.guarded(backend);
+        let begins = self.header.e_entry.get(self.endian);
+        let (mut functions, mut refused) = (Vec::new(), Vec::new());
+        let mut covered = 0;
+        for (&address, &(name, size)) in &symbols.functions {
+            let inside = address < covered;
+            covered = covered.max(address.saturating_add(size));
+            let Some(bytes) = symbols.bytes(address, size, &sections).filter(|_| !known.contains(&address)) else {
+                continue;
+            };
+            let size = (size as usize).min(bytes.len());
+            let code = Code { name, address, bytes, size, leads: &leads, guarded };
+            let unfit = unfit(name, address == begins, inside || symbols.choosers.contains(&address));
+            let found = unfit.map_or_else(|| patched(&code, backend), |why| Err((Class::Refused, why)));
+            match found {
+                Ok(function) => functions.push(function),
+                Err((class, why)) => refused.push(Refused { name: name.to_owned(), class: Some(class), why }),
+            }
+        }
+        (functions, refused)
+    }
+
+    fn code(&self) -> Vec<Section<'a>> {
+        let code = self.sections.iter().filter(|s| s.sh_flags.get(self.endian).contains(elf::SHF_EXECINSTR));
+        let section = |s: &elf::SectionHeader64<Endianness>| {
+            Some(Section { at: s.sh_addr(self.endian), code: s.data(self.endian, self.bytes).ok()? })
+        };
+        code.filter_map(section).collect()
+    }
+
+    fn symbols(&self) -> Symbols<'a> {
+        let mut all = Symbols::default();
+        for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            let Ok(table) = self.sections.symbols(self.endian, self.bytes, table) else { continue };
+            for symbol in table.iter().filter(|s| !s.is_undefined(self.endian)) {
+                let name = table.symbol_name(self.endian, symbol).map(std::str::from_utf8);
+                let Ok(Ok(name)) = name else { continue };
+                // Marks of an assembler, which say what is code.
+                if !name.starts_with('$') {
+                    all.add(name, symbol.st_type(), symbol.st_value(self.endian), symbol.st_size(self.endian));
+                }
+            }
+        }
+        all
+    }
+
+    /// Does the file say that what is branched to has a landing pad?
+    fn guarded(&self, backend: &dyn Patch) -> bool {
+        let Some(pads) = backend.facts().landing_pads else { return false };
+        let notes = self.sections.iter().filter_map(|s| s.notes(self.endian, self.bytes).ok()?);
+        let says = |note: &object::read::elf::Note<Header>| {
+            let mut properties = note.gnu_properties(self.endian)?;
+            while let Ok(Some(property)) = properties.next() {
+                if property.pr_type().0 == pads {
+                    return Some(property.data_u32(self.endian).ok()? & 1 == 1);
+                }
+            }
+            None
+        };
+        notes
+            .into_iter()
+            .any(|mut notes| std::iter::from_fn(|| notes.next().ok().flatten()).any(|note| says(&note) == Some(true)))
+    }
+}
+
+impl<'a> Symbols<'a> {
+    fn add(&mut self, name: &'a str, kind: elf::SymbolType, address: u64, size: u64) {
+        match kind {
+            elf::STT_FUNC if size > 0 && !name.contains(COLD) => {
+                let entry = self.functions.entry(address).or_insert((name, size));
+                entry.1 = entry.1.max(size);
+            }
+            elf::STT_GNU_IFUNC => drop(self.choosers.insert(address)),
+            elf::STT_FUNC | elf::STT_NOTYPE => {}
+            _ => return,
+        }
+        self.marks.insert(address);
+    }
+
+    /// The bytes from a function's beginning to whatever begins next.
+    fn bytes(&self, address: u64, size: u64, sections: &[Section<'a>]) -> Option<&'a [u8]> {
+        let section = sections.iter().find(|s| address.checked_sub(s.at).is_some_and(|n| n < s.code.len() as u64))?;
+        let code = section.code.get((address - section.at) as usize..)?;
+        let next = self.marks.range(address.checked_add(1)?..).next();
+        // All of the section is too much: what is behind a function is of interest as far as a branch reaches.
+        let end = next.map_or(u64::MAX, |next| next - address).min(size.saturating_add(LONGEST));
+        code.get(..usize::try_from(end).ok()?.min(code.len()))
+    }
+
+    /// Branches to where functions begin.
+    fn leads(&self, sections: &[Section], backend: &dyn Patch) -> Vec<Lead> {
+        let near = |lead: &Lead| {
+            let begins = self.functions.range(..=lead.to).next_back().map(|(begins, _)| lead.to - begins);
+            begins.is_some_and(|n| n < LONGEST && !(n == 0 && lead.call))
+        };
+        let mut all = Vec::new();
+        for Section { at, code } in sections {
+            // What an instruction is, is sure at the beginning of a function alone.
+            let end = at.saturating_add(code.len() as u64);
+            let begins = || self.functions.range(*at..end).map(|(begins, _)| *begins);
+            for (from, to) in [*at].into_iter().chain(begins()).zip(begins().chain([end])) {
+                let part = code.get((from - at) as usize..(to - at) as usize).unwrap_or_default();
+                all.extend(backend.leads(part, from).into_iter().filter(near));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Why a function is not patched, whatever its code is.
+fn unfit(name: &str, begins: bool, other: bool) -> Option<&'static str> {
+    match name {
+        _ if begins => Some("nobody calls it: the program begins there"),
+        _ if other => Some("a part of another function, or run by the loader"),
+        _ if TWICE.contains(&name) => Some("returns twice, or on another stack"),
+        _ if OURS.contains(&name) => Some("what records calls it"),
+        _ => None,
+    }
+}
+
+fn patched(code: &Code, backend: &dyn Patch) -> Result<Function, (Class, &'static str)> {
+    let (entries, others): (Vec<Entry>, Vec<Entry>) =
+        backend.entries(code).into_iter().partition(|entry| matches!(entry.class, Class::Word | Class::Short));
+    let other = || others.first().map_or((Class::Refused, "its machine's code is not known"), |e| (e.class, e.why));
+    let first = entries.first().ok_or_else(other)?;
+    let end = entries.iter().map(|e| e.at + e.covers).max().unwrap_or_default();
+    Ok(Function {
+        name: code.name.to_owned(),
+        address: code.address,
+        size: code.size as u64,
+        site: code.address.wrapping_add(first.at as u64),
+        bytes: code.bytes.get(first.at..end).unwrap_or_default().to_vec(),
+        entries,
+    })
+}
