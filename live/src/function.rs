@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use codegen::arch::entry::Entry as Branch;
+
 /// How a function's entry can be changed while threads execute it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -37,27 +39,21 @@ pub struct Function {
     pub(crate) object: Arc<Path>,
     pub(crate) range: Range<u64>,
     pub(crate) class: Class,
-    pub(crate) reason: String,
+    pub(crate) reason: &'static str,
     pub(crate) entry: Entry,
     pub(crate) prototype: Option<String>,
 }
 
-/// Where a function is patched, and what takes the place of what is overwritten.
+/// Where a function is patched, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     /// The address that is written to.
     pub at: u64,
-    /// What the file has there, as far as it is overwritten.
+    /// What the file has there.
     pub bytes: Vec<u8>,
-    /// How the function goes on.
-    pub moved: Moved,
-}
-
-/// How a function goes on whose entry is overwritten.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Moved {
-    /// Right behind it: there were only NOPs.
-    Nothing,
+    /// The branches that fit, where instructions have to be moved, the shortest first. None where a compiler has left room: there
+    /// the function goes on behind all these bytes.
+    pub branches: Vec<Branch>,
 }
 
 impl Function {
@@ -82,8 +78,8 @@ impl Function {
     }
 
     /// Why it is of that class.
-    pub fn reason(&self) -> &str {
-        &self.reason
+    pub fn reason(&self) -> &'static str {
+        self.reason
     }
 
     /// The same with its prototype in C. Handlers are then put around it with a frame on the stack in between, and nothing that belongs

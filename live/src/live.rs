@@ -63,6 +63,10 @@ struct Attached {
     site: Site,
     /// As its file has it.
     original: Code,
+    /// A compiler has left room there.
+    room: bool,
+    branch: Branch,
+    /// Where it goes on if its entry is overwritten.
     resume: u64,
     /// The trampoline for handlers, once there was one.
     around: Option<(u64, &'static Hooked)>,
@@ -281,6 +285,9 @@ impl Process {
     }
 }
 
+/// The most bytes that the instructions at an entry take elsewhere.
+const MOVED: usize = 160;
+
 /// How often room is looked for, if another thread takes what was found.
 const TRIES: u32 = 100;
 
@@ -315,23 +322,57 @@ impl State {
 
     /// What is known of a function before anything is attached to it.
     fn begin(&mut self, function: &Function, process: &Process) -> Result<Attached> {
-        let (at, bytes) = (function.entry.at, &function.entry.bytes);
-        let behind = at + bytes.len() as u64;
-        let text = objects::text(&function.name, &(at..behind))?;
-        let branch = |from: u64, to: u64| process.backend.branch(Branch::SiteJump, from, to);
-        let jump = branch(at, at)?;
-        let mut original = Code { bytes: bytes.iter().take(jump.len()).copied().collect(), moved: Vec::new() };
-        if original.bytes != (MACHINE.idle)(&jump) {
-            let inner = (MACHINE.nop..original.bytes.len()).step_by(MACHINE.nop);
-            original.moved = inner.map(|n| (n as u64, behind)).collect();
-        }
-        let resume = behind;
-        let found = process.patcher.writer.read(at, original.bytes.len());
+        let entry = &function.entry;
+        let end = entry.at + entry.bytes.len() as u64;
+        let text = objects::text(&function.name, &(entry.at..end))?;
+        let (branch, resume, original) = self.moved(function, process)?;
+        let found = process.patcher.writer.read(entry.at, original.bytes.len());
         if found != original.bytes {
             return Err(Error::Foreign { function: function.name.clone(), found, expected: original.bytes });
         }
-        let site = Site::new(&function.name, at, text, original.clone());
-        Ok(Attached { site, original, resume, around: None, users: Vec::new(), changed: false })
+        let room = entry.branches.is_empty();
+        let site = Site::new(&function.name, entry.at, text, original.clone());
+        Ok(Attached { site, original, room, branch, resume, around: None, users: Vec::new(), changed: false })
+    }
+
+    /// The branch for an entry, where the function goes on, and what is there now. Of that, instructions are moved if they have to be.
+    fn moved(&mut self, function: &Function, process: &Process) -> Result<(Branch, u64, Code)> {
+        let (entry, backend) = (&function.entry, process.backend);
+        let bytes = |covers: usize| entry.bytes.get(..covers).unwrap_or_default().to_vec();
+        let long = |branch| backend.branch(branch, entry.at, entry.at).map(|jump| jump.len());
+        if entry.branches.is_empty() {
+            let resume = entry.at + entry.bytes.len() as u64;
+            let jump = backend.branch(Branch::SiteJump, entry.at, entry.at)?;
+            let bytes = bytes(jump.len());
+            let one = bytes == (MACHINE.idle)(&jump);
+            let inner = (MACHINE.nop..bytes.len()).step_by(MACHINE.nop).filter(|_| !one);
+            return Ok((Branch::SiteJump, resume, Code { moved: inner.map(|n| (n as u64, resume)).collect(), bytes }));
+        }
+        let mut refused = Err(Error::OutOfReach { function: function.name.clone() });
+        for fits in &entry.branches {
+            let covered = bytes(fits.covers);
+            let move_from = |state: &mut State, n: usize| {
+                let (code, from) = (covered.get(n..).unwrap_or_default(), entry.at + n as u64);
+                let make = |to: u64| Ok(backend.moved(code, from, to)?);
+                state.put(&function.name, (entry.at, fits.branch), MOVED, backend, &make)
+            };
+            // A part of an instruction is none.
+            let begins = |n: &usize| backend.moved(covered.get(..*n).unwrap_or_default(), entry.at, entry.at).is_ok();
+            let inner: Vec<usize> = (MACHINE.nop..fits.covers).step_by(MACHINE.nop).filter(begins).collect();
+            let all = move_from(self, 0).and_then(|resume| {
+                let inner = inner.into_iter().map(|n| Ok((n as u64, move_from(self, n)?)));
+                Ok((
+                    fits.branch,
+                    resume,
+                    Code { moved: inner.collect::<Result<_>>()?, bytes: bytes(long(fits.branch)?) },
+                ))
+            });
+            match all {
+                Ok(all) => return Ok(all),
+                Err(e) => refused = Err(e),
+            }
+        }
+        refused
     }
 
     /// The trampoline of a function, which is made once.
@@ -350,7 +391,8 @@ impl State {
         };
         let (at, backend) = (function.entry.at, process.backend);
         let copy = |to: u64| around.copy(backend, to, resume);
-        let to = self.put(&function.name, at, around.len(), backend, &copy)?;
+        let branch = attached.map_or(Branch::SiteJump, |attached| attached.branch);
+        let to = self.put(&function.name, (at, branch), around.len(), backend, &copy)?;
         let hooked = Hooked::new(&function.name, function.range.start, resume, around.layout);
         Ok((to, hooked))
     }
@@ -358,22 +400,23 @@ impl State {
     /// An address that leads to `with` and that the function's entry reaches.
     fn reach(&mut self, function: &Function, with: u64, backend: &dyn Patch) -> Result<u64> {
         let at = function.entry.at;
-        if backend.branch(Branch::SiteJump, at, with).is_ok() {
+        let branch = self.attached.get(&at).map_or(Branch::SiteJump, |attached| attached.branch);
+        if backend.branch(branch, at, with).is_ok() {
             return Ok(with);
         }
-        self.put(&function.name, at, STUB, backend, &|from| Ok(backend.branch(Branch::Far, from, with)?))
+        self.put(&function.name, (at, branch), STUB, backend, &|from| Ok(backend.branch(Branch::Far, from, with)?))
     }
 
-    /// Put code where a branch at `near` reaches it. It is made for the place.
+    /// Put code where this branch at `near` reaches it. It is made for the place.
     fn put(
         &mut self,
         function: &str,
-        near: u64,
+        (near, branch): (u64, Branch),
         bytes: usize,
         backend: &dyn Patch,
         make: &dyn Fn(u64) -> Result<Vec<u8>>,
     ) -> Result<u64> {
-        let reaches = |from: u64, to: u64| backend.branch(Branch::SiteJump, from & !3, to & !3).is_ok();
+        let reaches = |from: u64, to: u64| backend.branch(branch, from & !3, to & !3).is_ok();
         let both =
             |at: u64, end: u64| reaches(near, at) && reaches(near, end) && reaches(at, near) && reaches(end, near);
         let fits = |room: &&mut Room| room.next(bytes).is_some_and(|at| both(at, at + bytes as u64));
@@ -468,11 +511,11 @@ impl Attached {
             Does::Replace(with) => Some(with),
         });
         let at = self.site.at;
-        let bytes = backend.branch(Branch::SiteJump, at, to.unwrap_or(at))?;
+        let bytes = backend.branch(self.branch, at, to.unwrap_or(at))?;
         let inner = |to: u64| (MACHINE.piece..bytes.len()).step_by(MACHINE.piece).map(|n| (n as u64, to)).collect();
         match to {
             Some(to) => Ok((Code { moved: inner(to), bytes }, to)),
-            None if self.users.is_empty() || self.site.code() == &self.original => {
+            None if !self.room || self.users.is_empty() || self.site.code() == &self.original => {
                 Ok((self.original.clone(), self.resume))
             }
             None => {

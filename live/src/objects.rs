@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use codegen::arch::patch::{Branch, Patch};
+use codegen::arch::entry;
+use codegen::arch::patch::Patch;
 use codegen::words::input;
 use session::maps::{EXEC, Mapping};
-use session::object::Object;
+use session::object::{self, Object};
 
 use crate::error::{Error, Result};
-use crate::function::{Class, Entry, Function, Moved};
+use crate::function::{Class, Entry, Function};
 use crate::machine::MACHINE;
 use crate::memory::Text;
 use crate::threads;
@@ -22,7 +23,7 @@ pub struct Objects {
     known: HashMap<PathBuf, Option<Arc<Object>>>,
 }
 
-/// An object where it is loaded.
+/// An object, and where it is loaded.
 struct Loaded {
     object: Arc<Object>,
     path: Arc<Path>,
@@ -30,28 +31,31 @@ struct Loaded {
 }
 
 impl Objects {
-    /// The functions of this name. `OBJECT:NAME` is one of a file of this name.
+    /// The functions of this name in the first object that has one. `OBJECT:NAME` is one of a file whose name begins so.
     ///
     /// # Errors
     /// There is none, or nothing can be attached to it.
     pub fn named(&mut self, name: &str, backend: &dyn Patch) -> Result<Vec<Function>> {
         let (wanted, name) = name.split_once(':').map_or((None, name), |(object, name)| (Some(object), name));
         let mut near = Vec::new();
-        for loaded in self.loaded(backend) {
-            let file = loaded.path.file_name().unwrap_or_default().to_string_lossy();
+        for mapping in loaded() {
+            let file = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             if wanted.is_some_and(|wanted| !file.starts_with(wanted)) {
                 continue;
             }
-            if let Some(refused) = loaded.object.refused.iter().find(|refused| refused.name == name) {
-                let (function, reason) = (name.to_owned(), refused.why.to_owned());
-                return Err(Error::Refused { function, class: Class::Refused, reason, bytes: Vec::new() });
-            }
-            let found: Vec<Function> = loaded.functions(backend).filter(|f| f.name == name).collect();
+            let Some(loaded) = self.read(&mapping, backend) else { continue };
+            let found: Vec<Function> = loaded.functions(&|f| f.name == name).collect();
             if !found.is_empty() {
                 return Ok(found);
             }
+            if let Some(refused) = loaded.object.refused.iter().find(|refused| refused.name == name) {
+                let (class, reason) = (refused.class.map_or(Class::Refused, class), refused.why.to_owned());
+                return Err(Error::Refused { function: name.to_owned(), class, reason, bytes: Vec::new() });
+            }
             near.extend(loaded.object.functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
         }
+        near.sort_by_key(|n| (n.len().abs_diff(name.len()), n.clone()));
+        near.dedup();
         near.truncate(NEAR);
         Err(Error::NotFound { name: name.to_owned(), near })
     }
@@ -61,31 +65,38 @@ impl Objects {
     /// # Errors
     /// As [`Objects::named`].
     pub fn at(&mut self, address: u64, backend: &dyn Patch) -> Result<Function> {
-        let all = self.loaded(backend);
-        let mut found = all.iter().flat_map(|loaded| loaded.functions(backend));
-        let function = found.find(|f| f.range.start == address || f.range.contains(&address));
-        function.ok_or_else(|| Error::NotFound { name: format!("{address:#x}"), near: Vec::new() })
+        let none = || Error::NotFound { name: format!("at {address:#x}"), near: Vec::new() };
+        let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
+        let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
+        let loaded = self.read(&mapping, backend).ok_or_else(none)?;
+        let inside = |f: &object::Function| {
+            let start = loaded.base.wrapping_add(f.address);
+            start == address || (start..start.saturating_add(f.size)).contains(&address)
+        };
+        loaded.functions(&inside).next().ok_or_else(none)
     }
 
-    /// What is loaded now, the program first.
-    fn loaded(&mut self, backend: &dyn Patch) -> Vec<Loaded> {
-        let mut firsts: Vec<Mapping> = Vec::new();
-        for mapping in threads::mappings().into_iter().filter(|m| m.path.starts_with('/') && m.offset == 0) {
-            if !firsts.iter().any(|first| first.path == mapping.path) {
-                firsts.push(mapping);
-            }
-        }
-        let program = std::env::current_exe().unwrap_or_default();
-        firsts.sort_by_key(|first| Path::new(&first.path) != program);
-        let load = |first: Mapping| {
-            let path: Arc<Path> = Path::new(&first.path).into();
-            let read = || Object::read(&path, backend).ok().map(Arc::new);
-            let object = self.known.entry(path.to_path_buf()).or_insert_with(read).clone()?;
-            let base = first.range.start.wrapping_sub(object.lowest);
-            Some(Loaded { object, path, base })
-        };
-        firsts.into_iter().filter_map(load).collect()
+    /// The object that is loaded there.
+    fn read(&mut self, first: &Mapping, backend: &dyn Patch) -> Option<Loaded> {
+        let path: Arc<Path> = Path::new(&first.path).into();
+        let read = || Object::read(&path, true, backend).ok().map(Arc::new);
+        let object = self.known.entry(path.to_path_buf()).or_insert_with(read).clone()?;
+        let base = first.range.start.wrapping_sub(object.lowest);
+        Some(Loaded { object, path, base })
     }
+}
+
+/// The first mapping of each object that is loaded now, the program's before all others.
+fn loaded() -> Vec<Mapping> {
+    let mut firsts: Vec<Mapping> = Vec::new();
+    for mapping in threads::mappings().into_iter().filter(|m| m.path.starts_with('/') && m.offset == 0) {
+        if !firsts.iter().any(|first| first.path == mapping.path) {
+            firsts.push(mapping);
+        }
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    firsts.sort_by_key(|first| Path::new(&first.path) != program);
+    firsts
 }
 
 /// How many names are told that look like the one that there is not.
@@ -99,21 +110,31 @@ fn alike(a: &str, b: &str) -> bool {
     !a.is_empty() && (a.contains(b) || b.contains(a) || 3 * common > 2 * first.len().max(second.len()))
 }
 
+fn class(of: entry::Class) -> Class {
+    match of {
+        entry::Class::Word => Class::Word,
+        entry::Class::Short => Class::Short,
+        entry::Class::TrapOnly => Class::TrapOnly,
+        entry::Class::Refused => Class::Refused,
+    }
+}
+
 impl Loaded {
-    fn functions(&self, backend: &dyn Patch) -> impl Iterator<Item = Function> {
-        // As long wherever it leads.
-        let jump = backend.branch(Branch::SiteJump, 0, 0).map_or(0, |jump| jump.len());
-        self.object.functions.iter().map(move |f| {
+    fn functions(&self, wanted: &dyn Fn(&object::Function) -> bool) -> impl Iterator<Item = Function> {
+        self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
             let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
-            let class = if jump == MACHINE.word { Class::Word } else { Class::Short };
-            let entry = Entry { at, bytes: f.bytes.clone(), moved: Moved::Nothing };
+            let (class, reason) = match f.entries.first() {
+                Some(entry) => (class(entry.class), "its first instructions can be moved"),
+                None if f.bytes.len() == MACHINE.word => (Class::Word, "its compiler has left room for an instruction"),
+                None => (Class::Short, "its compiler has left room for a jump"),
+            };
             Function {
                 name: f.name.clone(),
                 object: self.path.clone(),
                 range: start..start + f.size,
                 class,
-                reason: "the compiler has left room at its entry".to_owned(),
-                entry,
+                reason,
+                entry: Entry { at, bytes: f.bytes.clone(), branches: f.entries.clone() },
                 prototype: None,
             }
         })

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::Functions;
+use common::{Compiled, Functions};
 use tramptool_live::{Class, Error, Live, Policy};
 
 type Add = extern "C" fn(i64, i64) -> i64;
@@ -20,10 +20,15 @@ fn bytes(at: *const ()) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(at.cast::<u8>(), 32).to_vec() }
 }
 
-/// All in one test: hooks of a process are one state, and tests run at the same time.
 #[test]
 fn handlers_are_called_around_and_replacements_instead() {
-    let functions = Functions::load(&[]);
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        around_and_instead(compiled);
+    }
+}
+
+fn around_and_instead(compiled: Compiled) {
+    let functions = Functions::load(compiled);
     let add: Add = functions.get("add");
     let before = bytes(functions.address("add"));
     let live = live();
@@ -76,8 +81,14 @@ fn handlers_are_called_around_and_replacements_instead() {
 
 #[test]
 fn arguments_on_the_stack_and_numbers_are_kept() {
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        all_is_kept(compiled);
+    }
+}
+
+fn all_is_kept(compiled: Compiled) {
     type Many = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
-    let functions = Functions::load(&[]);
+    let functions = Functions::load(compiled);
     let many: Many = functions.get("many");
     let halves: extern "C" fn(f64, i64) -> f64 = functions.get("halves");
     let call = || (many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), halves(1000.0, 5));

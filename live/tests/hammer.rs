@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Functions;
+use common::{Compiled, Functions};
 use tramptool_live::{Hook, LeftOut, Live, Policy};
 
 type Add = extern "C" fn(i64, i64) -> i64;
@@ -21,6 +21,11 @@ const CHILD: &str = "TRAMPTOOL_LIVE_HAMMER";
 /// Whether code runs in an emulator, which is slow.
 fn emulated() -> bool {
     env::consts::ARCH != "x86_64"
+}
+
+/// Of a child, how its functions are compiled.
+fn compiled() -> Compiled {
+    if env::var(CHILD).is_ok_and(|case| case.starts_with("moved")) { Compiled::AsUsual } else { Compiled::WithRoom }
 }
 
 /// What the threads have counted.
@@ -100,7 +105,7 @@ fn storm(counts: &Arc<Counts>, add: Add, same: Same) {
 
 /// Run `change` so often while four threads call, and see that all is counted.
 fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32)) {
-    let functions = Functions::load(&[]);
+    let functions = Functions::load(compiled());
     let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
     let live = Live::new(policy).unwrap();
     let counts = Arc::new(Counts::default());
@@ -185,10 +190,13 @@ fn the_child() {
         Ok("come and go") => run(few / 100, Beside::Nothing, Policy::default(), come_and_go),
         Ok("storm") => run(few / 100, Beside::Storm, Policy::default(), toggle),
         Ok("storm, come and go") => run(few / 1000, Beside::Storm, Policy::default(), come_and_go),
+        Ok("moved") => run(few / 100, Beside::Nothing, Policy::default(), toggle),
+        Ok("moved, storm") => run(few / 1000, Beside::Storm, Policy::default(), toggle),
+        Ok("moved, no question") => run(few, Beside::Nothing, left_out(true, false), toggle),
         Ok("no question") => run(few, Beside::Nothing, left_out(true, false), come_and_go),
         Ok("no trap") => run(few, Beside::Nothing, left_out(true, true), come_and_go),
         Ok("enabled") => {
-            let (functions, counts) = (Functions::load(&[]), Arc::new(Counts::default()));
+            let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
             while_enabled(Live::new(Policy::default()).unwrap(), &functions, &counts);
         }
         other => panic!("{other:?}"),
@@ -217,8 +225,14 @@ fn no_call_is_lost_in_a_storm_of_signals_and_threads() {
 }
 
 #[test]
+fn no_call_is_lost_of_functions_without_room() {
+    assert!(child("moved").success());
+    assert!(child("moved, storm").success());
+}
+
+#[test]
 fn without_a_step_of_the_protocol_it_fails() {
-    for case in ["no question", "no trap"] {
+    for case in ["no question", "no trap", "moved, no question"] {
         let status = child(case);
         println!("{case}: {status}");
         assert!(!status.success(), "{case}: {status}");

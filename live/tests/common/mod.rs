@@ -9,6 +9,13 @@ pub struct Functions {
     _directory: tempfile::TempDir,
 }
 
+/// Whether the compiler leaves room at entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compiled {
+    WithRoom,
+    AsUsual,
+}
+
 /// Room at the entries, as gcc makes it for this machine.
 fn room() -> &'static str {
     match std::env::consts::ARCH {
@@ -20,13 +27,16 @@ fn room() -> &'static str {
 
 impl Functions {
     /// Compile and load it.
-    pub fn load(more: &[&str]) -> Functions {
+    pub fn load(compiled: Compiled) -> Functions {
         let directory = tempfile::tempdir().unwrap();
         let library = directory.path().join("functions.so");
         let gcc = format!("{}-linux-gnu-gcc", std::env::consts::ARCH);
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/functions.c");
         let mut command = Command::new(&gcc);
-        command.args(["-O2", "-fPIC", "-shared", room(), source, "-o"]).arg(&library).args(more);
+        command.args(["-O2", "-fPIC", "-shared", source, "-o"]).arg(&library);
+        if compiled == Compiled::WithRoom {
+            command.arg(room());
+        }
         assert!(command.status().unwrap_or_else(|e| panic!("{gcc}: {e}")).success(), "{gcc}");
         let path = CString::new(library.to_str().unwrap()).unwrap();
         // SAFETY: the library has no constructors.
