@@ -1,5 +1,7 @@
 //! Attaches to functions of the running process: handlers around them, or other functions in their place, while all threads run.
 
+#[cfg(feature = "c")]
+mod c;
 mod calls;
 mod code;
 mod error;
@@ -9,6 +11,7 @@ mod machine;
 mod memory;
 mod objects;
 mod patch;
+pub mod retour;
 mod signals;
 mod table;
 mod threads;
@@ -20,3 +23,7 @@ pub use live::{Batch, Hook, Live, Policy};
 #[doc(hidden)]
 pub use patch::LeftOut;
 pub use patch::Notes;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/live.md")]
+struct Book;

@@ -453,6 +453,7 @@ impl State {
         let done = self.write(patcher, backend);
         if done.is_err() {
             before.into_iter().for_each(|(at, number, enabled)| self.set(at, number, enabled));
+            self.attached.values().for_each(Attached::tell);
         }
         done
     }

@@ -102,12 +102,12 @@ fn loaded() -> Vec<Mapping> {
 /// How many names are told that look like the one that there is not.
 const NEAR: usize = 5;
 
-/// Whether names look alike: one is part of the other, or they have most pairs of letters in common.
+/// Whether names look alike: one is part of the other, or they have more than half of their pairs of letters in common.
 fn alike(a: &str, b: &str) -> bool {
     let pairs = |text: &str| text.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (first, second) = (pairs(a), pairs(b));
     let common = first.iter().filter(|pair| second.contains(pair)).count();
-    !a.is_empty() && (a.contains(b) || b.contains(a) || 3 * common > 2 * first.len().max(second.len()))
+    !a.is_empty() && (a.contains(b) || b.contains(a) || 2 * common > first.len().max(second.len()))
 }
 
 fn class(of: entry::Class) -> Class {

@@ -106,3 +106,83 @@ fn all_is_kept(compiled: Compiled) {
     assert_eq!(call(), before);
     assert_eq!(calls.load(Ordering::Relaxed), 7007, "halves calls itself five times");
 }
+
+#[test]
+fn handlers_of_several_hooks_lie_in_each_other() {
+    use std::sync::Mutex;
+    let functions = Functions::load(Compiled::WithRoom);
+    let add: Add = functions.get("add");
+    let (live, seen) = (live(), Arc::new(Mutex::new(String::new())));
+    let f = live.function_at(functions.address("add")).unwrap().with_prototype("long add(long a, long b)");
+    let hooks = ["a", "b"].map(|name| {
+        let (at_entry, at_exit) = (seen.clone(), seen.clone());
+        // SAFETY: nothing is changed, and the prototype is that of the function.
+        let hook = unsafe {
+            live.around(
+                &f,
+                move |_| at_entry.lock().unwrap().push_str(name),
+                move |_| at_exit.lock().unwrap().push_str(&name.to_uppercase()),
+            )
+        };
+        hook.unwrap()
+    });
+    hooks.iter().for_each(|hook| drop(hook.enable().unwrap()));
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBA"));
+    let [first, second] = hooks;
+    drop(first);
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
+    drop(second);
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let functions = Functions::load(Compiled::WithRoom);
+    let live = live();
+    let error = live.function("functions.so:halvs").unwrap_err();
+    assert!(matches!(&error, Error::NotFound { near, .. } if near.contains(&"halves".to_owned())), "{error}");
+    let at = functions.address("many");
+    let f = live.function_at(at).unwrap();
+    let stack = f.clone().with_prototype("long many(long, long, long, long, long, long, long, long, long, long)");
+    // SAFETY: nothing is attached.
+    let refused = unsafe { live.around(&stack, |_| (), |_| ()) };
+    assert!(matches!(refused, Err(Error::Generator(_))));
+    // Somebody else writes there.
+    let page = (at as usize & !0xfff) as *mut libc::c_void;
+    // SAFETY: the page is this library's, and nobody executes the function.
+    unsafe {
+        assert_eq!(libc::mprotect(page, 0x2000, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC), 0);
+        (0..16).for_each(|n| at.cast_mut().cast::<u8>().add(n).write(0xc3));
+    }
+    // SAFETY: as above.
+    let foreign = unsafe { live.around(&f, |_| (), |_| ()) };
+    assert!(matches!(foreign, Err(Error::Foreign { .. })), "{:?}", foreign.err());
+}
+
+#[test]
+fn the_names_of_retour_do_what_they_did() {
+    use tramptool_live::retour::{GenericDetour, RawDetour};
+    extern "C" fn times(a: i64, b: i64) -> i64 {
+        a * b
+    }
+    let functions = Functions::load(Compiled::AsUsual);
+    let add: Add = functions.get("add");
+    // SAFETY: both have this type.
+    let detour = unsafe { GenericDetour::<Add>::new(add, times) }.unwrap();
+    // SAFETY: there is no danger.
+    unsafe { detour.enable() }.unwrap();
+    assert_eq!((add(3, 4), detour.call(3, 4), detour.is_enabled()), (12, 7, true));
+    // SAFETY: there is no danger.
+    unsafe { detour.disable() }.unwrap();
+    assert_eq!((add(3, 4), detour.is_enabled()), (7, false));
+    drop(detour);
+    // SAFETY: as above.
+    let raw = unsafe { RawDetour::new(add as *const (), times as *const ()) }.unwrap();
+    // SAFETY: the function's type.
+    let trampoline: Add = unsafe { std::mem::transmute(raw.trampoline()) };
+    // SAFETY: there is no danger.
+    unsafe { raw.enable() }.unwrap();
+    assert_eq!((add(3, 4), trampoline(3, 4)), (12, 7));
+    drop(raw);
+    assert_eq!((add(3, 4), trampoline(3, 4)), (7, 7), "it is there for ever");
+}

@@ -21,8 +21,11 @@ __attribute__((noinline)) double halves(double x, long n)
 	return n == 0 ? x : halves(x / 2, n - 1) + n;
 }
 
-/* Almost nothing but its site: who is interrupted here is in the middle of it. */
+/* Almost nothing but its entry, with room or without: who is interrupted here is in the middle of it. */
 __attribute__((noinline)) long same(long a)
 {
+#ifndef ROOM
+	__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop");
+#endif
 	return a;
 }

@@ -35,7 +35,7 @@ impl Functions {
         let mut command = Command::new(&gcc);
         command.args(["-O2", "-fPIC", "-shared", source, "-o"]).arg(&library);
         if compiled == Compiled::WithRoom {
-            command.arg(room());
+            command.args([room(), "-DROOM"]);
         }
         assert!(command.status().unwrap_or_else(|e| panic!("{gcc}: {e}")).success(), "{gcc}");
         let path = CString::new(library.to_str().unwrap()).unwrap();
