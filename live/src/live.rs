@@ -298,6 +298,8 @@ impl State {
             let attached = self.begin(function, process)?;
             self.attached.insert(at, attached);
         }
+        let untouched = self.attached.get(&at).map(|attached| attached.site.untouched(&process.patcher.writer));
+        untouched.unwrap_or(Ok(()))?;
         let taken = || Error::Taken { function: function.name.clone() };
         let users = |state: &State| state.attached.get(&at).map(|a| a.users.iter().map(|u| u.does).collect::<Vec<_>>());
         let users = users(self).unwrap_or_default();
@@ -326,10 +328,6 @@ impl State {
         let end = entry.at + entry.bytes.len() as u64;
         let text = objects::text(&function.name, &(entry.at..end))?;
         let (branch, resume, original) = self.moved(function, process)?;
-        let found = process.patcher.writer.read(entry.at, original.bytes.len());
-        if found != original.bytes {
-            return Err(Error::Foreign { function: function.name.clone(), found, expected: original.bytes });
-        }
         let room = entry.branches.is_empty();
         let site = Site::new(&function.name, entry.at, text, original.clone());
         Ok(Attached { site, original, room, branch, resume, around: None, users: Vec::new(), changed: false })

@@ -99,7 +99,11 @@ impl Site {
         first.iter().chain(self.now.bytes.iter().skip(first.len())).copied().collect()
     }
 
-    fn untouched(&self, writer: &Writer) -> Result<()> {
+    /// Nobody else has written there.
+    ///
+    /// # Errors
+    /// Somebody has.
+    pub fn untouched(&self, writer: &Writer) -> Result<()> {
         let (expected, found) = (self.expected(), writer.read(self.at, self.now.bytes.len()));
         if found == expected {
             return Ok(());
