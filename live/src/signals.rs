@@ -181,7 +181,10 @@ extern "C" fn asked(_signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
         let not_yet = unknown || elsewhere || question.may_return(machine::sp(context));
         let (slot, round) = ((value & 0xffff_ffff) as usize, (value >> 32) as u32);
         if let Some(answer) = ANSWERS.get(slot) {
-            answer.store(if not_yet { round | NOT_YET } else { round }, Ordering::Release);
+            let said = if not_yet { round | NOT_YET } else { round };
+            // A thread that has blocked the signal answers to earlier rounds too, and not in their order.
+            let newer = |before: u32| (before & !NOT_YET <= round).then_some(said);
+            let _ = answer.fetch_update(Ordering::Release, Ordering::Relaxed, newer);
         }
     }
     READERS.fetch_sub(1, Ordering::SeqCst);

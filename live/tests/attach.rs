@@ -135,6 +135,28 @@ fn handlers_of_several_hooks_lie_in_each_other() {
     assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
 }
 
+/// Those that were left have no return, and those around them have theirs.
+#[test]
+fn calls_that_a_jump_leaves_are_forgotten() {
+    let functions = Functions::load(Compiled::WithRoom);
+    let jumps: extern "C" fn(i64) -> i64 = functions.get("jumps");
+    let add: Add = functions.get("add");
+    let live = live();
+    let counts = [const { AtomicU64::new(0) }; 2];
+    let counts: &'static [AtomicU64; 2] = Box::leak(Box::new(counts));
+    let hooks = ["deep", "add"].map(|name| {
+        let f = live.function_at(functions.address(name)).unwrap();
+        let count = |n: usize| counts[n].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: nothing is changed.
+        unsafe { live.around(&f, move |_| _ = count(0), move |_| _ = count(1)) }.unwrap()
+    });
+    live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
+    for n in 0..100 {
+        assert_eq!((jumps(50), add(n, 1)), (50, n + 1));
+    }
+    assert_eq!(counts.each_ref().map(|c| c.load(Ordering::Relaxed)), [5200, 100]);
+}
+
 #[test]
 fn errors_say_what_to_do() {
     let functions = Functions::load(Compiled::WithRoom);

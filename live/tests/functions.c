@@ -1,5 +1,7 @@
 /* Functions that the tests attach to. Each counts how often its body runs. */
 
+#include <setjmp.h>
+
 unsigned long bodies[4];
 
 __attribute__((noinline)) long add(long a, long b)
@@ -28,4 +30,22 @@ __attribute__((noinline)) long same(long a)
 	__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop");
 #endif
 	return a;
+}
+
+static jmp_buf back;
+
+/* Calls itself, and comes back from the innermost call at once. */
+__attribute__((noinline)) long deep(long n)
+{
+	if (n == 0)
+		longjmp(back, 1);
+	n += deep(n - 1);
+	__asm__ volatile("" : "+r"(n));
+	return n;
+}
+
+/* Leaves calls of `deep` by a jump. */
+__attribute__((noinline)) long jumps(long n)
+{
+	return setjmp(back) ? n : deep(n);
 }
