@@ -162,6 +162,8 @@ impl Live {
     /// * No exception and no panic leaves the function while the hook is enabled, unless it has a prototype that was given.
     /// * The function changes no stack, and does not return twice (`setjmp`, `vfork`), unless it has a prototype that was given.
     /// * What the handlers change in arguments and results is what the function and its callers may get.
+    /// * Where a compiler has left no room at its entry, no caller knows that the function leaves registers alone that the psABI gives
+    ///   away: gcc's `-fipa-ra` does, of local functions.
     /// * No process that shares the memory (`vfork`, `CLONE_VM`) executes the function, and nobody else patches it.
     #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
     pub unsafe fn around(
@@ -178,7 +180,8 @@ impl Live {
     /// Let `with` be called instead of a function. [`Hook::original`] is the function as it was. The hook is disabled at first.
     ///
     /// # Safety
-    /// * `with` is a function of the same prototype.
+    /// * `with` is a function of the same prototype, and no caller knows more of the function than that: gcc's `-fipa-ra` does, of local
+    ///   functions.
     /// * No process that shares the memory (`vfork`, `CLONE_VM`) executes the function, and nobody else patches it.
     #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
     pub unsafe fn replace(&self, function: &Function, with: *const ()) -> Result<Hook> {

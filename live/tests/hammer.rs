@@ -18,6 +18,9 @@ type Same = extern "C" fn(i64) -> i64;
 /// A child process does what this variable says, and is right if it ends with 0.
 const CHILD: &str = "TRAMPTOOL_LIVE_HAMMER";
 
+/// What runs programs of this machine, if they do not run by themselves: a command and its options.
+const RUNNER: &str = "TRAMPTOOL_LIVE_RUNNER";
+
 /// Whether code runs in an emulator, which is slow.
 fn emulated() -> bool {
     env::consts::ARCH != "x86_64"
@@ -243,7 +246,13 @@ const MACHINE_ASKS: bool = !cfg!(target_arch = "aarch64");
 
 /// Run a case in a process of its own: there is one `Live` in each.
 fn child(case: &str) -> ExitStatus {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let program = env::current_exe().unwrap();
+    let runner = env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    let mut command = Command::new(words.next().map_or(program.as_os_str(), |word| word.as_ref()));
+    if !runner.is_empty() {
+        command.args(words).arg(&program);
+    }
     command.args(["--exact", "the_child", "--nocapture", "--include-ignored"]).env(CHILD, case);
     command.status().unwrap()
 }
