@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use codegen::arch::patch::{Branch, Patch};
-use session::maps;
+use session::maps::{self, Mapping};
 
 use crate::calls::{self, Entry, Exit, Handlers, Hooked, aside};
 use crate::code::{Around, STUB};
@@ -427,12 +427,16 @@ impl State {
             return Ok(at);
         }
         let size = 16 * PAGE;
+        // Other threads map memory too, and an emulator has some that nobody sees.
+        let mut taken: Vec<Mapping> = Vec::new();
         let found = |_| {
-            let mappings = threads::mappings();
+            let mut mappings = threads::mappings();
+            mappings.extend(taken.iter().cloned());
             let at = maps::gap(&mappings, &(near..near), size, 1 << 31, PAGE, &|at| both(at, at + size))?;
-            Some((at, Room::new(at, size).ok()?))
+            let room = Room::new(at, size).ok();
+            taken.push(Mapping { range: at..at + size, protection: 0, offset: 0, path: String::new() });
+            Some((at, room?))
         };
-        // Other threads map memory too.
         let (at, mut room) =
             (0..TRIES).find_map(found).ok_or_else(|| Error::OutOfReach { function: function.to_owned() })?;
         room.put(&make(at)?);
