@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The packages that are there to link Unicorn.
 const GPL: [&str; 2] = ["tramptool-emu-tests", "tramptool-bench"];
 /// Those that link it with the feature `judge` only.
-const JUDGE: [&str; 3] = ["tramptool", "tramptool-cli", "tramptool-session"];
+const JUDGE: [&str; 4] = ["tramptool", "tramptool-cli", "tramptool-session", "tramptool-live"];
 const LIBRARY_LICENCE: &str = "MIT OR Apache-2.0";
 
 fn metadata(features: &[&str]) -> Value {

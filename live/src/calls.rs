@@ -1,0 +1,376 @@
+//! What trampolines call at a function's entry and at its return: the handlers, and what is kept from one to the other.
+#![allow(unsafe_code, reason = "trampolines give addresses, and each thread has memory of its own")]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use crate::machine::MACHINE;
+use crate::table::Table;
+
+/// Where things are in the structure that a trampoline gives to handlers, in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// The register with the result.
+    pub result: usize,
+    /// How many there are.
+    pub words: usize,
+}
+
+/// A call that begins.
+pub struct Entry<'a> {
+    function: &'static Hooked,
+    caller: u64,
+    words: &'a mut [u64],
+}
+
+/// A call that returns.
+pub struct Exit<'a> {
+    function: &'static Hooked,
+    words: &'a mut [u64],
+}
+
+impl Entry<'_> {
+    /// The function's name; empty if it has none.
+    pub fn function(&self) -> &'static str {
+        &self.function.name
+    }
+
+    /// The function's address.
+    pub fn address(&self) -> u64 {
+        self.function.address
+    }
+
+    /// Where the function will return to.
+    pub fn caller(&self) -> u64 {
+        self.caller
+    }
+
+    /// The register in which argument number `n` comes, from 0 on, if it is an integer or a pointer; 0 behind the last register.
+    pub fn argument(&self, n: usize) -> u64 {
+        self.words.get(n).filter(|_| n < MACHINE.arguments).copied().unwrap_or_default()
+    }
+
+    /// Give the function another value there.
+    pub fn set_argument(&mut self, n: usize, value: u64) {
+        if let Some(word) = self.words.get_mut(n).filter(|_| n < MACHINE.arguments) {
+            *word = value;
+        }
+    }
+}
+
+impl Exit<'_> {
+    /// The function's name; empty if it has none.
+    pub fn function(&self) -> &'static str {
+        &self.function.name
+    }
+
+    /// The function's address.
+    pub fn address(&self) -> u64 {
+        self.function.address
+    }
+
+    /// The register with the result, if that is an integer or a pointer.
+    pub fn result(&self) -> u64 {
+        self.words.get(self.function.layout.result).copied().unwrap_or_default()
+    }
+
+    /// Give the caller another value.
+    pub fn set_result(&mut self, value: u64) {
+        if let Some(word) = self.words.get_mut(self.function.layout.result) {
+            *word = value;
+        }
+    }
+}
+
+/// Both handlers of a user.
+pub struct Handlers {
+    /// At the entry.
+    pub entry: Box<dyn Fn(&mut Entry) + Send + Sync>,
+    /// At the return.
+    pub exit: Box<dyn Fn(&mut Exit) + Send + Sync>,
+}
+
+/// The users of a function at a moment, in the order in which they came. A call has those of its beginning until it returns.
+pub struct Users {
+    function: &'static Hooked,
+    handlers: Vec<&'static Handlers>,
+}
+
+impl Users {
+    fn is(&self, handlers: &[&'static Handlers]) -> bool {
+        self.handlers.len() == handlers.len() && self.handlers.iter().zip(handlers).all(|(a, b)| ptr::eq(*a, *b))
+    }
+}
+
+/// A function that has handlers, or once had.
+pub struct Hooked {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: u64,
+    /// Of what its trampoline gives to handlers.
+    pub layout: Layout,
+    users: AtomicPtr<Users>,
+    nobody: AtomicPtr<Users>,
+    /// The last ones that were not nobody.
+    last: AtomicPtr<Users>,
+}
+
+impl Hooked {
+    /// One without users, which goes on there behind its entry.
+    pub fn new(name: &str, address: u64, resume: u64, layout: Layout) -> &'static Hooked {
+        let [users, nobody, last] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
+        let hooked = Hooked { name: name.to_owned(), address, layout, users, nobody, last };
+        let hooked: &'static Hooked = Box::leak(Box::new(hooked));
+        for of in [&hooked.users, &hooked.nobody, &hooked.last] {
+            of.store(leaked(hooked, Vec::new()), Ordering::Release);
+        }
+        FUNCTIONS.put(resume, hooked);
+        hooked
+    }
+
+    /// Let calls that begin from now on have these users.
+    pub fn set(&'static self, handlers: Vec<&'static Handlers>) {
+        let as_last = self.users(&self.last).is(&handlers);
+        let users = match handlers.is_empty() {
+            true => self.nobody.load(Ordering::Acquire),
+            false if as_last => self.last.load(Ordering::Acquire),
+            false => leaked(self, handlers),
+        };
+        self.users.store(users, Ordering::Release);
+        if users != self.nobody.load(Ordering::Acquire) {
+            self.last.store(users, Ordering::Release);
+        }
+    }
+
+    fn users(&self, of: &AtomicPtr<Users>) -> &'static Users {
+        // SAFETY: all are set before anybody knows the function, and nothing is freed.
+        unsafe { &*of.load(Ordering::Acquire) }
+    }
+}
+
+fn leaked(function: &'static Hooked, handlers: Vec<&'static Handlers>) -> *mut Users {
+    Box::into_raw(Box::new(Users { function, handlers }))
+}
+
+static FUNCTIONS: Table<Hooked> = Table::new();
+
+/// Calls that no handler was told of, because a handler of the thread was running.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// Calls that no handler was told of, because a handler of the thread was running.
+pub fn missed() -> u64 {
+    MISSED.load(Ordering::Relaxed)
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static STACK: Cell<*mut Stack> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// Run `then` while no handler is told of the calls of this thread.
+pub fn aside<T>(then: impl FnOnce() -> T) -> T {
+    let before = INSIDE.replace(true);
+    let result = then();
+    INSIDE.set(before);
+    result
+}
+
+/// A call that has not returned.
+#[derive(Clone, Copy)]
+struct Open {
+    /// Where its trampoline's structure is: at the return it is at the same address.
+    words: *mut u64,
+    parent: u64,
+    users: *const Users,
+}
+
+/// How deep calls may lie in each other.
+const DEEPEST: usize = 1 << 19;
+
+/// The open calls of a thread. When the thread has ended, another one takes it.
+struct Stack {
+    owner: AtomicU32,
+    pid: u32,
+    next: *mut Stack,
+    top: Cell<usize>,
+    open: [Open; DEEPEST],
+}
+
+/// All of them.
+static STACKS: AtomicPtr<Stack> = AtomicPtr::new(ptr::null_mut());
+
+/// That of this thread.
+fn stack() -> &'static Stack {
+    let mut stack = STACK.get();
+    if stack.is_null() {
+        stack = taken().unwrap_or_else(mapped);
+        STACK.set(stack);
+    }
+    // SAFETY: nothing unmaps it, and only this thread has it.
+    unsafe { &*stack }
+}
+
+fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// One whose thread has ended. After `fork`, threads that the child does not know have not.
+fn taken() -> Option<*mut Stack> {
+    let pid = std::process::id();
+    let mut at = STACKS.load(Ordering::Acquire);
+    // SAFETY: what is in the list is there for ever.
+    while let Some(stack) = unsafe { at.as_ref() } {
+        let owner = stack.owner.load(Ordering::Acquire);
+        // SAFETY: signal 0 is none.
+        let ended = || unsafe { libc::syscall(libc::SYS_tgkill, pid, owner, 0) } != 0;
+        let swap = || stack.owner.compare_exchange(owner, this_thread(), Ordering::AcqRel, Ordering::Relaxed);
+        if stack.pid == pid && ended() && swap().is_ok() {
+            stack.top.set(0);
+            return Some(at);
+        }
+        at = stack.next;
+    }
+    None
+}
+
+fn mapped() -> *mut Stack {
+    let size = size_of::<Stack>();
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping.
+    let at = unsafe { mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags) };
+    let Ok(at) = at else { std::process::abort() };
+    let stack = at.cast::<Stack>();
+    // SAFETY: zeros are a value of each field, and nobody else knows the memory before it is in the list.
+    unsafe {
+        (*stack).owner.store(this_thread(), Ordering::Release);
+        (*stack).pid = std::process::id();
+        let mut next = STACKS.load(Ordering::Acquire);
+        loop {
+            (*stack).next = next;
+            match STACKS.compare_exchange(next, stack, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return stack,
+                Err(now) => next = now,
+            }
+        }
+    }
+}
+
+impl Stack {
+    fn slot(&self, n: usize) -> *mut Open {
+        let Some(open) = self.open.get(n) else { std::process::abort() };
+        ptr::from_ref(open).cast_mut()
+    }
+
+    /// A signal's handler may push and pop at any moment: the slot is taken before it is filled.
+    fn push(&self, open: Open) {
+        let top = self.top.get();
+        self.top.set(top + 1);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the slot is this call's, and only this thread's.
+        unsafe { ptr::write_volatile(self.slot(top), open) };
+    }
+
+    /// The call with this structure. Those above it were left by a jump.
+    fn pop(&self, words: *mut u64) -> Open {
+        let mut top = self.top.get();
+        loop {
+            let Some(below) = top.checked_sub(1) else { std::process::abort() };
+            // SAFETY: as above.
+            let open = unsafe { ptr::read_volatile(self.slot(below)) };
+            if open.words == words {
+                compiler_fence(Ordering::SeqCst);
+                self.top.set(below);
+                return open;
+            }
+            top = below;
+        }
+    }
+}
+
+/// The users of a call that begins.
+///
+/// # Safety
+/// `words` is what the function's trampoline gives.
+unsafe fn begins(words: *mut u64) -> &'static Users {
+    // SAFETY: the word is in every such structure.
+    let resume = unsafe { words.add(PC.load(Ordering::Relaxed)).read() };
+    let Some(function) = FUNCTIONS.get(resume) else { std::process::abort() };
+    if INSIDE.get() {
+        MISSED.fetch_add(1, Ordering::Relaxed);
+        return function.users(&function.nobody);
+    }
+    function.users(&function.users)
+}
+
+/// Tell them that a call begins.
+///
+/// # Safety
+/// `words` is what the function's trampoline gives.
+unsafe fn tell_entry(users: &Users, caller: u64, words: *mut u64) {
+    if users.handlers.is_empty() {
+        return;
+    }
+    let function = users.function;
+    // SAFETY: the trampoline's structure has so many words, and nobody else uses it now.
+    let words = unsafe { std::slice::from_raw_parts_mut(words, function.layout.words) };
+    let mut entry = Entry { function, caller, words };
+    aside(|| users.handlers.iter().for_each(|handlers| (handlers.entry)(&mut entry)));
+}
+
+/// Tell them that it returns, the last one first: they lie in each other as calls do.
+///
+/// # Safety
+/// As [`tell_entry`].
+unsafe fn tell_exit(users: &Users, words: *mut u64) {
+    if users.handlers.is_empty() {
+        return;
+    }
+    let function = users.function;
+    // SAFETY: as above.
+    let words = unsafe { std::slice::from_raw_parts_mut(words, function.layout.words) };
+    let mut exit = Exit { function, words };
+    aside(|| users.handlers.iter().rev().for_each(|handlers| (handlers.exit)(&mut exit)));
+}
+
+/// Called by trampolines that leave the stack as it is, at the entry.
+pub extern "C" fn entered_in_place(_ip: u64, parent: u64, words: *mut u64) {
+    // SAFETY: it is what the trampoline gives.
+    let users = unsafe { begins(words) };
+    stack().push(Open { words, parent, users });
+    // SAFETY: it is what the trampoline gives.
+    unsafe { tell_entry(users, parent, words) };
+}
+
+/// Called by them at the return, and gives the address to return to.
+pub extern "C" fn left_in_place(words: *mut u64) -> u64 {
+    let open = stack().pop(words);
+    // SAFETY: users are never freed, and the structure is what the trampoline gives.
+    unsafe { tell_exit(&*open.users, words) };
+    open.parent
+}
+
+/// Called by trampolines with a frame, at the entry.
+pub extern "C" fn entered(_ip: u64, parent: u64, words: *mut u64) {
+    // SAFETY: it is what the trampoline gives. Nobody reads the word from now on but `left`.
+    unsafe {
+        let users = begins(words);
+        tell_entry(users, parent, words);
+        words.add(PC.load(Ordering::Relaxed)).write(ptr::from_ref(users) as u64);
+    }
+}
+
+/// Called by them at the return.
+pub extern "C" fn left(words: *mut u64) {
+    // SAFETY: `entered` has put it there.
+    unsafe {
+        let users = words.add(PC.load(Ordering::Relaxed)).read() as *const Users;
+        tell_exit(&*users, words);
+    }
+}
+
+/// Of the structure, which word says where the function goes on; the same for all trampolines.
+pub static PC: AtomicUsize = AtomicUsize::new(0);

@@ -1,0 +1,138 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+use crate::function::Class;
+
+/// An error that says what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// No loaded object has a function of this name.
+    NotFound {
+        /// The name.
+        name: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// Several functions have this name.
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Where they are.
+        at: Vec<u64>,
+    },
+    /// Nothing can be attached to this function.
+    Refused {
+        /// The function.
+        function: String,
+        /// What its entry is.
+        class: Class,
+        /// Why.
+        reason: String,
+        /// The bytes at its entry.
+        bytes: Vec<u8>,
+    },
+    /// The function's code cannot be written.
+    Protected {
+        /// What was tried, and what became of it.
+        tried: Vec<String>,
+    },
+    /// Something else than the function's own code or ours is at its entry: somebody else has patched it.
+    Foreign {
+        /// The function.
+        function: String,
+        /// What is there.
+        found: Vec<u8>,
+        /// What ought to be there.
+        expected: Vec<u8>,
+    },
+    /// There is no room for trampolines within the reach of a branch.
+    OutOfReach {
+        /// The function.
+        function: String,
+    },
+    /// A function that is replaced has no handlers around it, and the other way round.
+    Taken {
+        /// The function.
+        function: String,
+    },
+    /// The system does not do what this library needs.
+    Missing {
+        /// What, and what the system says.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The generator refuses the trampoline.
+    Generator(tramptool::Error),
+}
+
+/// A result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<tramptool::Error> for Error {
+    fn from(error: tramptool::Error) -> Error {
+        Error::Generator(error)
+    }
+}
+
+/// Bytes as people read them.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        f.write_str(&all.join(" "))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotFound { name, near } if near.is_empty() => {
+                write!(
+                    f,
+                    "no function {name} in a loaded object; valid: a name in a symbol table (not stripped), or an address"
+                )
+            }
+            Error::NotFound { name, near } => {
+                write!(f, "no function {name} in a loaded object; valid: {}", near.join(", "))
+            }
+            Error::Ambiguous { name, at } => {
+                let at: Vec<String> = at.iter().map(|at| format!("{at:#x}")).collect();
+                write!(f, "{name} is the name of {} functions; valid: one of the addresses {}", at.len(), at.join(", "))
+            }
+            Error::Refused { function, class, reason, bytes } => {
+                write!(f, "{function}: {reason} ({}: {})", class.name(), Hex(bytes))
+            }
+            Error::Protected { tried } => write!(
+                f,
+                "code cannot be written: {}; valid: a process that may change its own code (no PR_SET_MDWE and mseal together \
+                 with a /proc/self/mem that is closed)",
+                tried.join("; ")
+            ),
+            Error::Foreign { function, found, expected } => write!(
+                f,
+                "{function}: {} is at its entry, not {}: somebody else has patched it; valid: detach the other one first",
+                Hex(found),
+                Hex(expected)
+            ),
+            Error::OutOfReach { function } => {
+                write!(
+                    f,
+                    "{function}: no free memory for trampolines within the reach of a branch; valid: attach earlier"
+                )
+            }
+            Error::Taken { function } => write!(
+                f,
+                "{function} is replaced already, or has handlers around it; valid: drop the other hook first, or handlers around \
+                 the replacement"
+            ),
+            Error::Missing { what, remedy } => write!(f, "{what}; valid: {remedy}"),
+            Error::Generator(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

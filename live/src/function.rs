@@ -1,0 +1,92 @@
+//! Functions of the process.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codegen::arch::entry::Entry as Branch;
+
+/// How a function's entry can be changed while threads execute it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Class {
+    /// One instruction is stored over another one.
+    Word,
+    /// A jump takes the place of several instructions, or of one that is not stored at once: a breakpoint comes first.
+    Short,
+    /// There is room for a breakpoint only.
+    TrapOnly,
+    /// Nothing can be attached.
+    Refused,
+}
+
+impl Class {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Word => "word",
+            Class::Short => "short",
+            Class::TrapOnly => "trap only",
+            Class::Refused => "refused",
+        }
+    }
+}
+
+/// A function of the process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    pub(crate) name: String,
+    pub(crate) object: Arc<Path>,
+    pub(crate) range: Range<u64>,
+    pub(crate) class: Class,
+    pub(crate) reason: &'static str,
+    pub(crate) entry: Entry,
+    pub(crate) prototype: Option<String>,
+}
+
+/// Where a function is patched, and what is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// The address that is written to.
+    pub at: u64,
+    /// What the file has there.
+    pub bytes: Vec<u8>,
+    /// The branches that fit, where instructions have to be moved, the shortest first. None where a compiler has left room: there
+    /// the function goes on behind all these bytes.
+    pub branches: Vec<Branch>,
+}
+
+impl Function {
+    /// Its name in the symbol table; empty if it has none.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that it was loaded from.
+    pub fn object(&self) -> PathBuf {
+        self.object.to_path_buf()
+    }
+
+    /// Where it lies. The end is its start where the symbol table has no size.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// How its entry can be changed.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Why it is of that class.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The same with its prototype in C. Handlers are then put around it with a frame on the stack in between, and nothing that belongs
+    /// to the thread: contexts that change stacks work, and stack traces by frame pointers. Arguments on the stack do not go with that.
+    #[must_use]
+    pub fn with_prototype(mut self, prototype: &str) -> Function {
+        self.prototype = Some(prototype.to_owned());
+        self
+    }
+}

@@ -1,0 +1,29 @@
+//! Attaches to functions of the running process: handlers around them, or other functions in their place, while all threads run.
+
+#[cfg(feature = "c")]
+mod c;
+mod calls;
+mod code;
+mod error;
+mod function;
+mod live;
+mod machine;
+mod memory;
+mod objects;
+mod patch;
+pub mod retour;
+mod signals;
+mod table;
+mod threads;
+
+pub use calls::{Entry, Exit};
+pub use error::{Error, Result};
+pub use function::{Class, Function};
+pub use live::{Batch, Hook, Live, Policy};
+#[doc(hidden)]
+pub use patch::LeftOut;
+pub use patch::Notes;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/live.md")]
+struct Book;

@@ -1,0 +1,533 @@
+//! What is attached to functions of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use codegen::arch::patch::{Branch, Patch};
+use session::maps::{self, Mapping};
+
+use crate::calls::{self, Entry, Exit, Handlers, Hooked, aside};
+use crate::code::{Around, STUB};
+use crate::error::{Error, Result};
+use crate::function::Function;
+use crate::machine::MACHINE;
+use crate::memory::{Barrier, PAGE, Room, Writer, backend};
+use crate::objects::{self, Objects};
+use crate::patch::{Change, Code, LeftOut, Notes, PATIENCE, Patcher, Site};
+use crate::signals;
+use crate::threads::{self, How};
+
+/// What is left to choose.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Policy {
+    /// For how long a batch waits for threads that are in the middle of code that changes. Functions of which one is not out by then
+    /// are hooked by a breakpoint.
+    pub patience: Duration,
+    /// The realtime signal by which threads are asked; without one, the last that nobody has a handler for.
+    pub signal: Option<i32>,
+    #[doc(hidden)]
+    pub left_out: LeftOut,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { patience: PATIENCE, signal: None, left_out: LeftOut::default() }
+    }
+}
+
+/// All that is attached to functions of this process. There is one: copies are the same.
+#[derive(Clone, Copy)]
+pub struct Live(&'static Process);
+
+struct Process {
+    backend: &'static dyn Patch,
+    patcher: Patcher,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: Objects,
+    rooms: Vec<Room>,
+    around: Option<Arc<Around>>,
+    /// By the address of what is patched.
+    attached: HashMap<u64, Attached>,
+    /// The number of the hook that comes next.
+    next: u64,
+}
+
+/// A function that something is attached to, or was.
+struct Attached {
+    site: Site,
+    /// As its file has it.
+    original: Code,
+    /// A compiler has left room there.
+    room: bool,
+    branch: Branch,
+    /// Where it goes on if its entry is overwritten.
+    resume: u64,
+    /// The trampoline for handlers, once there was one.
+    around: Option<(u64, &'static Hooked)>,
+    /// In the order in which they came.
+    users: Vec<User>,
+    /// Users have changed since the entry was written.
+    changed: bool,
+}
+
+/// Whose hook it is, and what it does.
+struct User {
+    number: u64,
+    enabled: bool,
+    does: Does,
+}
+
+#[derive(Clone, Copy)]
+enum Does {
+    /// Calls handlers around the function.
+    Around(&'static Handlers),
+    /// Goes there instead.
+    Replace(u64),
+}
+
+/// Something attached to a function. When it is dropped it is disabled, and nothing is freed: threads may still be in it.
+pub struct Hook {
+    live: Live,
+    at: u64,
+    number: u64,
+    original: u64,
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+static BEGINNING: Mutex<()> = Mutex::new(());
+
+impl Live {
+    /// Prepare this process: install handlers of two signals, and open what the program may forbid itself later. The policy of the
+    /// first call holds.
+    ///
+    /// # Errors
+    /// The system does not have what is needed.
+    pub fn new(policy: Policy) -> Result<Live> {
+        let _one = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(process) = PROCESS.get() {
+            return Ok(Live(process));
+        }
+        let (backend, writer, barrier) = (backend()?, Writer::new(), Barrier::new()?);
+        let signal = signals::begin(policy.signal)?;
+        let how = How { signal, patience: policy.patience, memory: writer.file() };
+        let patcher = Patcher { writer, barrier, how, left_out: policy.left_out };
+        let process = PROCESS.get_or_init(|| Process { backend, patcher, state: Mutex::default() });
+        Ok(Live(process))
+    }
+
+    /// The function of this name, as a symbol table has it. `OBJECT:NAME` is the one of a file whose name begins so.
+    ///
+    /// # Errors
+    /// There is none, or more than one, or nothing can be attached to it.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let mut found = self.functions(name)?;
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (last, _) => {
+                let at = found.into_iter().chain(last).map(|f| f.range.start).collect();
+                Err(Error::Ambiguous { name: name.to_owned(), at })
+            }
+        }
+    }
+
+    /// All functions of this name in the first object that has one.
+    ///
+    /// # Errors
+    /// There is none, or nothing can be attached to it.
+    pub fn functions(&self, name: &str) -> Result<Vec<Function>> {
+        self.0.with(|state| state.objects.named(name, self.0.backend))
+    }
+
+    /// The function that has this address in it.
+    ///
+    /// # Errors
+    /// There is none to which anything can be attached.
+    pub fn function_at(&self, address: *const ()) -> Result<Function> {
+        self.0.with(|state| state.objects.at(address as u64, self.0.backend))
+    }
+
+    /// Attach handlers around a function: `entry` is called before it, `exit` when it returns. Those of several hooks are called in the
+    /// order in which they were attached, and at the return in the opposite one. The hook is disabled at first.
+    ///
+    /// Calls that a handler makes itself are not reported; [`Live::missed`] counts them.
+    ///
+    /// # Safety
+    /// * The function's prototype, if it was given, is right.
+    /// * No exception and no panic leaves the function while the hook is enabled, unless it has a prototype that was given.
+    /// * The function changes no stack, and does not return twice (`setjmp`, `vfork`), unless it has a prototype that was given.
+    /// * What the handlers change in arguments and results is what the function and its callers may get.
+    /// * Where a compiler has left no room at its entry, no caller knows that the function leaves registers alone that the psABI gives
+    ///   away: gcc's `-fipa-ra` does, of local functions.
+    /// * No process that shares the memory (`vfork`, `CLONE_VM`) executes the function, and nobody else patches it.
+    #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
+    pub unsafe fn around(
+        &self,
+        function: &Function,
+        entry: impl Fn(&mut Entry) + Send + Sync + 'static,
+        exit: impl Fn(&mut Exit) + Send + Sync + 'static,
+    ) -> Result<Hook> {
+        let handlers: &'static Handlers =
+            Box::leak(Box::new(Handlers { entry: Box::new(entry), exit: Box::new(exit) }));
+        self.0.attach(function, Does::Around(handlers))
+    }
+
+    /// Let `with` be called instead of a function. [`Hook::original`] is the function as it was. The hook is disabled at first.
+    ///
+    /// # Safety
+    /// * `with` is a function of the same prototype, and no caller knows more of the function than that: gcc's `-fipa-ra` does, of local
+    ///   functions.
+    /// * No process that shares the memory (`vfork`, `CLONE_VM`) executes the function, and nobody else patches it.
+    #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
+    pub unsafe fn replace(&self, function: &Function, with: *const ()) -> Result<Hook> {
+        self.0.attach(function, Does::Replace(with as u64))
+    }
+
+    /// Enable and disable hooks, all at once.
+    ///
+    /// # Errors
+    /// Nothing is changed then: code cannot be written, or somebody else has patched a function.
+    pub fn batch(&self, fill: impl FnOnce(&mut Batch)) -> Result<Notes> {
+        let mut batch = Batch { wanted: Vec::new(), all: None };
+        fill(&mut batch);
+        self.0.with(|state| state.run(batch, &self.0.patcher, self.0.backend))
+    }
+
+    /// How many calls no handler was told of, because a handler of the same thread was running.
+    pub fn missed(&self) -> u64 {
+        calls::missed()
+    }
+}
+
+/// Hooks that are to be enabled or disabled together.
+pub struct Batch {
+    wanted: Vec<(u64, u64, bool)>,
+    all: Option<bool>,
+}
+
+impl Batch {
+    /// Enable a hook.
+    pub fn enable(&mut self, hook: &Hook) {
+        self.wanted.push((hook.at, hook.number, true));
+    }
+
+    /// Disable a hook. Calls that have begun have their handler at the return.
+    pub fn disable(&mut self, hook: &Hook) {
+        self.wanted.push((hook.at, hook.number, false));
+    }
+
+    /// Enable all hooks that there are, but for what is said of one.
+    pub fn enable_all(&mut self) {
+        self.all = Some(true);
+    }
+
+    /// Disable all hooks that there are, but for what is said of one.
+    pub fn disable_all(&mut self) {
+        self.all = Some(false);
+    }
+}
+
+impl Hook {
+    /// Enable it alone.
+    ///
+    /// # Errors
+    /// As [`Live::batch`].
+    pub fn enable(&self) -> Result<Notes> {
+        self.live.batch(|batch| batch.enable(self))
+    }
+
+    /// Disable it alone.
+    ///
+    /// # Errors
+    /// As [`Live::batch`].
+    pub fn disable(&self) -> Result<Notes> {
+        self.live.batch(|batch| batch.disable(self))
+    }
+
+    /// Whether it is enabled.
+    pub fn is_enabled(&self) -> bool {
+        self.live.0.with(|state| {
+            let attached = state.attached.get(&self.at);
+            attached.is_some_and(|a| a.users.iter().any(|user| user.number == self.number && user.enabled))
+        })
+    }
+
+    /// Calls the function without its hooks. It is there for ever.
+    pub fn original(&self) -> *const () {
+        self.original as *const ()
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let (at, number) = (self.at, self.number);
+        let process = self.live.0;
+        // What cannot be taken away is left, and harms nobody.
+        let _ = process.with(|state| state.detach(at, number, &process.patcher, process.backend));
+    }
+}
+
+impl Process {
+    /// Whoever has the lock is not reported, and calls no handlers.
+    fn with<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
+        aside(|| {
+            let mut state: MutexGuard<State> = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            run(&mut state)
+        })
+    }
+
+    fn attach(&'static self, function: &Function, does: Does) -> Result<Hook> {
+        let at = function.entry.at;
+        let (number, original) = self.with(|state| state.attach(function, does, self))?;
+        Ok(Hook { live: Live(self), at, number, original })
+    }
+}
+
+/// The most bytes that the instructions at an entry take elsewhere.
+const MOVED: usize = 160;
+
+/// How often room is looked for, if another thread takes what was found.
+const TRIES: u32 = 100;
+
+impl State {
+    fn attach(&mut self, function: &Function, does: Does, process: &Process) -> Result<(u64, u64)> {
+        let at = function.entry.at;
+        if !self.attached.contains_key(&at) {
+            let attached = self.begin(function, process)?;
+            self.attached.insert(at, attached);
+        }
+        let untouched = self.attached.get(&at).map(|attached| attached.site.untouched(&process.patcher.writer));
+        untouched.unwrap_or(Ok(()))?;
+        let taken = || Error::Taken { function: function.name.clone() };
+        let users = |state: &State| state.attached.get(&at).map(|a| a.users.iter().map(|u| u.does).collect::<Vec<_>>());
+        let users = users(self).unwrap_or_default();
+        let replaced = users.iter().any(|does| matches!(does, Does::Replace(_)));
+        if replaced || (matches!(does, Does::Replace(_)) && !users.is_empty()) {
+            return Err(taken());
+        }
+        let around = match does {
+            Does::Around(_) => Some(self.trampoline(function, process)?),
+            Does::Replace(_) => None,
+        };
+        let does = match does {
+            Does::Replace(with) => Does::Replace(self.reach(function, with, process.backend)?),
+            around @ Does::Around(_) => around,
+        };
+        self.next += 1;
+        let (number, attached) = (self.next, self.attached.get_mut(&at).ok_or_else(taken)?);
+        attached.around = attached.around.or(around);
+        attached.users.push(User { number, enabled: false, does });
+        Ok((number, attached.resume))
+    }
+
+    /// What is known of a function before anything is attached to it.
+    fn begin(&mut self, function: &Function, process: &Process) -> Result<Attached> {
+        let entry = &function.entry;
+        let end = entry.at + entry.bytes.len() as u64;
+        let text = objects::text(&function.name, &(entry.at..end))?;
+        let (branch, resume, original) = self.moved(function, process)?;
+        let room = entry.branches.is_empty();
+        let site = Site::new(&function.name, entry.at, text, original.clone());
+        Ok(Attached { site, original, room, branch, resume, around: None, users: Vec::new(), changed: false })
+    }
+
+    /// The branch for an entry, where the function goes on, and what is there now. Of that, instructions are moved if they have to be.
+    fn moved(&mut self, function: &Function, process: &Process) -> Result<(Branch, u64, Code)> {
+        let (entry, backend) = (&function.entry, process.backend);
+        let bytes = |covers: usize| entry.bytes.get(..covers).unwrap_or_default().to_vec();
+        let long = |branch| backend.branch(branch, entry.at, entry.at).map(|jump| jump.len());
+        if entry.branches.is_empty() {
+            let resume = entry.at + entry.bytes.len() as u64;
+            let jump = backend.branch(Branch::SiteJump, entry.at, entry.at)?;
+            let bytes = bytes(jump.len());
+            let one = bytes == (MACHINE.idle)(&jump);
+            let inner = (MACHINE.nop..bytes.len()).step_by(MACHINE.nop).filter(|_| !one);
+            return Ok((Branch::SiteJump, resume, Code { moved: inner.map(|n| (n as u64, resume)).collect(), bytes }));
+        }
+        let mut refused = Err(Error::OutOfReach { function: function.name.clone() });
+        for fits in &entry.branches {
+            let covered = bytes(fits.covers);
+            let move_from = |state: &mut State, n: usize| {
+                let (code, from) = (covered.get(n..).unwrap_or_default(), entry.at + n as u64);
+                let make = |to: u64| Ok(backend.moved(code, from, to)?);
+                state.put(&function.name, (entry.at, fits.branch), MOVED, backend, &make)
+            };
+            // A part of an instruction is none.
+            let begins = |n: &usize| backend.moved(covered.get(..*n).unwrap_or_default(), entry.at, entry.at).is_ok();
+            let inner: Vec<usize> = (MACHINE.nop..fits.covers).step_by(MACHINE.nop).filter(begins).collect();
+            let all = move_from(self, 0).and_then(|resume| {
+                let inner = inner.into_iter().map(|n| Ok((n as u64, move_from(self, n)?)));
+                Ok((
+                    fits.branch,
+                    resume,
+                    Code { moved: inner.collect::<Result<_>>()?, bytes: bytes(long(fits.branch)?) },
+                ))
+            });
+            match all {
+                Ok(all) => return Ok(all),
+                Err(e) => refused = Err(e),
+            }
+        }
+        refused
+    }
+
+    /// The trampoline of a function, which is made once.
+    fn trampoline(&mut self, function: &Function, process: &Process) -> Result<(u64, &'static Hooked)> {
+        let attached = self.attached.get(&function.entry.at);
+        let resume = attached.map(|attached| attached.resume).unwrap_or_default();
+        if let Some(made) = attached.and_then(|attached| attached.around) {
+            return Ok(made);
+        }
+        let around = match &function.prototype {
+            Some(prototype) => Arc::new(Around::framed(prototype)?),
+            None => match &self.around {
+                Some(around) => around.clone(),
+                None => self.around.insert(Arc::new(Around::in_place()?)).clone(),
+            },
+        };
+        let (at, backend) = (function.entry.at, process.backend);
+        let copy = |to: u64| around.copy(backend, to, resume);
+        let branch = attached.map_or(Branch::SiteJump, |attached| attached.branch);
+        let to = self.put(&function.name, (at, branch), around.len(), backend, &copy)?;
+        let hooked = Hooked::new(&function.name, function.range.start, resume, around.layout);
+        Ok((to, hooked))
+    }
+
+    /// An address that leads to `with` and that the function's entry reaches.
+    fn reach(&mut self, function: &Function, with: u64, backend: &dyn Patch) -> Result<u64> {
+        let at = function.entry.at;
+        let branch = self.attached.get(&at).map_or(Branch::SiteJump, |attached| attached.branch);
+        if backend.branch(branch, at, with).is_ok() {
+            return Ok(with);
+        }
+        self.put(&function.name, (at, branch), STUB, backend, &|from| Ok(backend.branch(Branch::Far, from, with)?))
+    }
+
+    /// Put code where this branch at `near` reaches it. It is made for the place.
+    fn put(
+        &mut self,
+        function: &str,
+        (near, branch): (u64, Branch),
+        bytes: usize,
+        backend: &dyn Patch,
+        make: &dyn Fn(u64) -> Result<Vec<u8>>,
+    ) -> Result<u64> {
+        let reaches = |from: u64, to: u64| backend.branch(branch, from & !3, to & !3).is_ok();
+        let both =
+            |at: u64, end: u64| reaches(near, at) && reaches(near, end) && reaches(at, near) && reaches(end, near);
+        let fits = |room: &&mut Room| room.next(bytes).is_some_and(|at| both(at, at + bytes as u64));
+        if let Some(room) = self.rooms.iter_mut().find(fits) {
+            let at = room.next(bytes).unwrap_or_default();
+            room.put(&make(at)?);
+            return Ok(at);
+        }
+        let size = 16 * PAGE;
+        // Other threads map memory too, and an emulator has some that nobody sees.
+        let mut taken: Vec<Mapping> = Vec::new();
+        let found = |_| {
+            let mut mappings = threads::mappings();
+            mappings.extend(taken.iter().cloned());
+            let at = maps::gap(&mappings, &(near..near), size, 1 << 31, PAGE, &|at| both(at, at + size))?;
+            let room = Room::new(at, size).ok();
+            taken.push(Mapping { range: at..at + size, protection: 0, offset: 0, path: String::new() });
+            Some((at, room?))
+        };
+        let (at, mut room) =
+            (0..TRIES).find_map(found).ok_or_else(|| Error::OutOfReach { function: function.to_owned() })?;
+        room.put(&make(at)?);
+        self.rooms.push(room);
+        Ok(at)
+    }
+
+    fn run(&mut self, batch: Batch, patcher: &Patcher, backend: &dyn Patch) -> Result<Notes> {
+        let Batch { wanted, all } = batch;
+        let before: Vec<(u64, u64, bool)> = self
+            .attached
+            .iter()
+            .flat_map(|(at, attached)| attached.users.iter().map(|user| (*at, user.number, user.enabled)))
+            .collect();
+        for (at, number, enabled) in &before {
+            let said = wanted.iter().rev().find(|(_, n, _)| n == number).map(|(.., enabled)| *enabled);
+            self.set(*at, *number, said.or(all).unwrap_or(*enabled));
+        }
+        let done = self.write(patcher, backend);
+        if done.is_err() {
+            before.into_iter().for_each(|(at, number, enabled)| self.set(at, number, enabled));
+            self.attached.values().for_each(Attached::tell);
+        }
+        done
+    }
+
+    fn set(&mut self, at: u64, number: u64, enabled: bool) {
+        let Some(attached) = self.attached.get_mut(&at) else { return };
+        if let Some(user) = attached.users.iter_mut().find(|user| user.number == number) {
+            attached.changed |= user.enabled != enabled;
+            user.enabled = enabled;
+        }
+    }
+
+    fn detach(&mut self, at: u64, number: u64, patcher: &Patcher, backend: &dyn Patch) -> Result<Notes> {
+        self.set(at, number, false);
+        let done = self.write(patcher, backend)?;
+        if let Some(attached) = self.attached.get_mut(&at) {
+            attached.users.retain(|user| user.number != number);
+            attached.changed |= attached.users.is_empty();
+            return self.write(patcher, backend);
+        }
+        Ok(done)
+    }
+
+    /// Let code be what the hooks want, and where nobody is attached any more, the function's own.
+    fn write(&mut self, patcher: &Patcher, backend: &dyn Patch) -> Result<Notes> {
+        let mut changes = Vec::new();
+        for attached in self.attached.values_mut().filter(|a| a.changed || a.site.is_trapped()) {
+            attached.tell();
+            let (to, way) = attached.wanted(backend)?;
+            attached.changed = false;
+            changes.push(Change { site: &mut attached.site, to, way });
+        }
+        patcher.apply(changes)
+    }
+}
+
+impl Attached {
+    fn enabled(&self) -> impl Iterator<Item = Does> {
+        self.users.iter().filter(|user| user.enabled).map(|user| user.does)
+    }
+
+    /// Tell the trampoline whose handlers it has.
+    fn tell(&self) {
+        let Some((_, hooked)) = self.around else { return };
+        let handlers = self.enabled().filter_map(|does| match does {
+            Does::Around(handlers) => Some(handlers),
+            Does::Replace(_) => None,
+        });
+        hooked.set(handlers.collect());
+    }
+
+    /// What is to be at the entry, and where threads go on meanwhile.
+    fn wanted(&self, backend: &dyn Patch) -> Result<(Code, u64)> {
+        let to = self.enabled().last().and_then(|does| match does {
+            Does::Around(_) => self.around.map(|(to, _)| to),
+            Does::Replace(with) => Some(with),
+        });
+        let at = self.site.at;
+        let bytes = backend.branch(self.branch, at, to.unwrap_or(at))?;
+        let inner = |to: u64| (MACHINE.piece..bytes.len()).step_by(MACHINE.piece).map(|n| (n as u64, to)).collect();
+        match to {
+            Some(to) => Ok((Code { moved: inner(to), bytes }, to)),
+            None if !self.room || self.users.is_empty() || self.site.code() == &self.original => {
+                Ok((self.original.clone(), self.resume))
+            }
+            None => {
+                let idle = (MACHINE.idle)(&self.site.code().bytes);
+                Ok((Code { moved: inner(self.resume), bytes: idle }, self.resume))
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The objects of this process, and their functions.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codegen::arch::entry;
+use codegen::arch::patch::Patch;
+use codegen::words::input;
+use session::maps::{EXEC, Mapping};
+use session::object::{self, Object};
+
+use crate::error::{Error, Result};
+use crate::function::{Class, Entry, Function};
+use crate::machine::MACHINE;
+use crate::memory::Text;
+use crate::threads;
+
+/// Objects that were read. One that is unloaded and loaded again is the same file.
+#[derive(Default)]
+pub struct Objects {
+    known: HashMap<PathBuf, Option<Arc<Object>>>,
+}
+
+/// An object, and where it is loaded.
+struct Loaded {
+    object: Arc<Object>,
+    path: Arc<Path>,
+    base: u64,
+}
+
+impl Objects {
+    /// The functions of this name in the first object that has one. `OBJECT:NAME` is one of a file whose name begins so.
+    ///
+    /// # Errors
+    /// There is none, or nothing can be attached to it.
+    pub fn named(&mut self, name: &str, backend: &dyn Patch) -> Result<Vec<Function>> {
+        let (wanted, name) = name.split_once(':').map_or((None, name), |(object, name)| (Some(object), name));
+        let mut near = Vec::new();
+        for mapping in loaded() {
+            let file = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if wanted.is_some_and(|wanted| !file.starts_with(wanted)) {
+                continue;
+            }
+            let Some(loaded) = self.read(&mapping, backend) else { continue };
+            let found: Vec<Function> = loaded.functions(&|f| f.name == name).collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            if let Some(refused) = loaded.object.refused.iter().find(|refused| refused.name == name) {
+                let (class, reason) = (refused.class.map_or(Class::Refused, class), refused.why.to_owned());
+                return Err(Error::Refused { function: name.to_owned(), class, reason, bytes: Vec::new() });
+            }
+            near.extend(loaded.object.functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
+        }
+        near.sort_by_key(|n| (n.len().abs_diff(name.len()), n.clone()));
+        near.dedup();
+        near.truncate(NEAR);
+        Err(Error::NotFound { name: name.to_owned(), near })
+    }
+
+    /// The function that is at this address.
+    ///
+    /// # Errors
+    /// As [`Objects::named`].
+    pub fn at(&mut self, address: u64, backend: &dyn Patch) -> Result<Function> {
+        let none = || Error::NotFound { name: format!("at {address:#x}"), near: Vec::new() };
+        let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
+        let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
+        let loaded = self.read(&mapping, backend).ok_or_else(none)?;
+        let inside = |f: &object::Function| {
+            let start = loaded.base.wrapping_add(f.address);
+            start == address || (start..start.saturating_add(f.size)).contains(&address)
+        };
+        loaded.functions(&inside).next().ok_or_else(none)
+    }
+
+    /// The object that is loaded there.
+    fn read(&mut self, first: &Mapping, backend: &dyn Patch) -> Option<Loaded> {
+        let path: Arc<Path> = Path::new(&first.path).into();
+        let read = || Object::read(&path, true, backend).ok().map(Arc::new);
+        let object = self.known.entry(path.to_path_buf()).or_insert_with(read).clone()?;
+        let base = first.range.start.wrapping_sub(object.lowest);
+        Some(Loaded { object, path, base })
+    }
+}
+
+/// The first mapping of each object that is loaded now, the program's before all others.
+fn loaded() -> Vec<Mapping> {
+    let mut firsts: Vec<Mapping> = Vec::new();
+    for mapping in threads::mappings().into_iter().filter(|m| m.path.starts_with('/') && m.offset == 0) {
+        if !firsts.iter().any(|first| first.path == mapping.path) {
+            firsts.push(mapping);
+        }
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    firsts.sort_by_key(|first| Path::new(&first.path) != program);
+    firsts
+}
+
+/// How many names are told that look like the one that there is not.
+const NEAR: usize = 5;
+
+/// Whether names look alike: one is part of the other, or they have more than half of their pairs of letters in common.
+fn alike(a: &str, b: &str) -> bool {
+    let pairs = |text: &str| text.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let (first, second) = (pairs(a), pairs(b));
+    let common = first.iter().filter(|pair| second.contains(pair)).count();
+    !a.is_empty() && (a.contains(b) || b.contains(a) || 2 * common > first.len().max(second.len()))
+}
+
+fn class(of: entry::Class) -> Class {
+    match of {
+        entry::Class::Word => Class::Word,
+        entry::Class::Short => Class::Short,
+        entry::Class::TrapOnly => Class::TrapOnly,
+        entry::Class::Refused => Class::Refused,
+    }
+}
+
+impl Loaded {
+    fn functions(&self, wanted: &dyn Fn(&object::Function) -> bool) -> impl Iterator<Item = Function> {
+        self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
+            let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
+            let (class, reason) = match f.entries.first() {
+                Some(entry) => (class(entry.class), "its first instructions can be moved"),
+                None if f.bytes.len() == MACHINE.word => (Class::Word, "its compiler has left room for an instruction"),
+                None => (Class::Short, "its compiler has left room for a jump"),
+            };
+            Function {
+                name: f.name.clone(),
+                object: self.path.clone(),
+                range: start..start + f.size,
+                class,
+                reason,
+                entry: Entry { at, bytes: f.bytes.clone(), branches: f.entries.clone() },
+                prototype: None,
+            }
+        })
+    }
+}
+
+/// The pages with this code, and how they are protected.
+///
+/// # Errors
+/// They are not there any more.
+pub fn text(function: &str, code: &Range<u64>) -> Result<Text> {
+    let found = threads::mappings().into_iter().find(|m| m.range.contains(&code.start) && m.protection & EXEC != 0);
+    let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
+    let mapping = found.ok_or_else(gone)?;
+    let guarded = MACHINE.guarded.filter(|(flag, _)| is_guarded(mapping.range.start, flag));
+    let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
+    Ok(Text { range: mapping.range, protection })
+}
+
+/// Whether `smaps` has this flag for the mapping at this address.
+fn is_guarded(at: u64, flag: &str) -> bool {
+    let text = input::text(Path::new("/proc/self/smaps")).unwrap_or_default();
+    let begins = format!("{at:x}-");
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(&begins));
+    let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|word| word == flag))
+}

@@ -1,0 +1,210 @@
+//! What handlers and replacements do, and what is said where they cannot be.
+#![allow(unsafe_code, reason = "functions of C are called, and attached to")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Compiled, Functions};
+use tramptool_live::{Class, Error, Live, Policy};
+
+type Add = extern "C" fn(i64, i64) -> i64;
+
+fn live() -> Live {
+    Live::new(Policy::default()).unwrap()
+}
+
+fn bytes(at: *const ()) -> Vec<u8> {
+    // SAFETY: a function of this process.
+    unsafe { std::slice::from_raw_parts(at.cast::<u8>(), 32).to_vec() }
+}
+
+#[test]
+fn handlers_are_called_around_and_replacements_instead() {
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        around_and_instead(compiled);
+    }
+}
+
+fn around_and_instead(compiled: Compiled) {
+    let functions = Functions::load(compiled);
+    let add: Add = functions.get("add");
+    let before = bytes(functions.address("add"));
+    let live = live();
+    let f = live.function_at(functions.address("add")).unwrap();
+    assert_eq!((f.name(), f.range().start), ("add", functions.address("add") as u64));
+    assert!(matches!(f.class(), Class::Word | Class::Short) && f.object().ends_with("functions.so"));
+    let seen = Arc::new(AtomicU64::new(0));
+    let (at_entry, at_exit) = (seen.clone(), seen.clone());
+    // SAFETY: nothing is thrown, and the handlers give it integers.
+    let hook = unsafe {
+        live.around(
+            &f,
+            move |call| {
+                at_entry.fetch_add(call.argument(0), Ordering::Relaxed);
+                call.set_argument(1, call.argument(1) + 100);
+            },
+            move |call| {
+                at_exit.fetch_add(1000 * call.result(), Ordering::Relaxed);
+                call.set_result(call.result() + 1);
+            },
+        )
+    }
+    .unwrap();
+    assert_eq!(add(2, 3), 5, "it is disabled at first");
+    assert_eq!(live.batch(|batch| batch.enable(&hook)).unwrap().trapped, Vec::<String>::new());
+    assert!(hook.is_enabled());
+    assert_eq!((add(2, 3), seen.load(Ordering::Relaxed)), (106, 105_002));
+    hook.disable().unwrap();
+    assert_eq!((add(2, 3), seen.load(Ordering::Relaxed)), (5, 105_002));
+    hook.enable().unwrap();
+    assert_eq!(add(2, 3), 106);
+    drop(hook);
+    assert_eq!((add(2, 3), bytes(functions.address("add"))), (5, before.clone()), "the code is as it was");
+
+    extern "C" fn times(a: i64, b: i64) -> i64 {
+        a * b
+    }
+    // SAFETY: the same prototype.
+    let hook = unsafe { live.replace(&f, times as *const ()) }.unwrap();
+    hook.enable().unwrap();
+    // SAFETY: the function without its hook.
+    let original: Add = unsafe { std::mem::transmute(hook.original()) };
+    assert_eq!((add(5, 7), original(5, 7)), (35, 12));
+    // SAFETY: nothing is attached.
+    let taken = unsafe { live.around(&f, |_| {}, |_| {}) };
+    assert!(matches!(taken, Err(Error::Taken { .. })));
+    drop(hook);
+    assert_eq!((add(5, 7), bytes(functions.address("add"))), (12, before));
+}
+
+#[test]
+fn arguments_on_the_stack_and_numbers_are_kept() {
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        all_is_kept(compiled);
+    }
+}
+
+fn all_is_kept(compiled: Compiled) {
+    type Many = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
+    let functions = Functions::load(compiled);
+    let many: Many = functions.get("many");
+    let halves: extern "C" fn(f64, i64) -> f64 = functions.get("halves");
+    let call = || (many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), halves(1000.0, 5));
+    let before = call();
+    let live = live();
+    let calls = Arc::new(AtomicU64::new(0));
+    let hooks = ["many", "halves"].map(|name| {
+        let f = live.function_at(functions.address(name)).unwrap();
+        let (entries, exits) = (calls.clone(), calls.clone());
+        let count = |calls: &AtomicU64, n| calls.fetch_add(n, Ordering::Relaxed);
+        // SAFETY: nothing is changed.
+        unsafe { live.around(&f, move |_| _ = count(&entries, 1), move |_| _ = count(&exits, 1000)) }.unwrap()
+    });
+    live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
+    assert_eq!(call(), before);
+    assert_eq!(calls.load(Ordering::Relaxed), 7007, "halves calls itself five times");
+}
+
+#[test]
+fn handlers_of_several_hooks_lie_in_each_other() {
+    use std::sync::Mutex;
+    let functions = Functions::load(Compiled::WithRoom);
+    let add: Add = functions.get("add");
+    let (live, seen) = (live(), Arc::new(Mutex::new(String::new())));
+    let f = live.function_at(functions.address("add")).unwrap().with_prototype("long add(long a, long b)");
+    let hooks = ["a", "b"].map(|name| {
+        let (at_entry, at_exit) = (seen.clone(), seen.clone());
+        // SAFETY: nothing is changed, and the prototype is that of the function.
+        let hook = unsafe {
+            live.around(
+                &f,
+                move |_| at_entry.lock().unwrap().push_str(name),
+                move |_| at_exit.lock().unwrap().push_str(&name.to_uppercase()),
+            )
+        };
+        hook.unwrap()
+    });
+    hooks.iter().for_each(|hook| drop(hook.enable().unwrap()));
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBA"));
+    let [first, second] = hooks;
+    drop(first);
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
+    drop(second);
+    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
+}
+
+/// Those that were left have no return, and those around them have theirs.
+#[test]
+fn calls_that_a_jump_leaves_are_forgotten() {
+    let functions = Functions::load(Compiled::WithRoom);
+    let jumps: extern "C" fn(i64) -> i64 = functions.get("jumps");
+    let add: Add = functions.get("add");
+    let live = live();
+    let counts = [const { AtomicU64::new(0) }; 2];
+    let counts: &'static [AtomicU64; 2] = Box::leak(Box::new(counts));
+    let hooks = ["deep", "add"].map(|name| {
+        let f = live.function_at(functions.address(name)).unwrap();
+        let count = |n: usize| counts[n].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: nothing is changed.
+        unsafe { live.around(&f, move |_| _ = count(0), move |_| _ = count(1)) }.unwrap()
+    });
+    live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
+    for n in 0..100 {
+        assert_eq!((jumps(50), add(n, 1)), (50, n + 1));
+    }
+    assert_eq!(counts.each_ref().map(|c| c.load(Ordering::Relaxed)), [5200, 100]);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let functions = Functions::load(Compiled::WithRoom);
+    let live = live();
+    let error = live.function("functions.so:halvs").unwrap_err();
+    assert!(matches!(&error, Error::NotFound { near, .. } if near.contains(&"halves".to_owned())), "{error}");
+    let at = functions.address("many");
+    let f = live.function_at(at).unwrap();
+    let stack = f.clone().with_prototype("long many(long, long, long, long, long, long, long, long, long, long)");
+    // SAFETY: nothing is attached.
+    let refused = unsafe { live.around(&stack, |_| (), |_| ()) };
+    assert!(matches!(refused, Err(Error::Generator(_))));
+    // Somebody else writes there.
+    let page = (at as usize & !0xfff) as *mut libc::c_void;
+    // SAFETY: the page is this library's, and nobody executes the function.
+    unsafe {
+        assert_eq!(libc::mprotect(page, 0x2000, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC), 0);
+        (0..16).for_each(|n| at.cast_mut().cast::<u8>().add(n).write(0xc3));
+    }
+    // SAFETY: as above.
+    let foreign = unsafe { live.around(&f, |_| (), |_| ()) };
+    assert!(matches!(foreign, Err(Error::Foreign { .. })), "{:?}", foreign.err());
+}
+
+#[test]
+fn the_names_of_retour_do_what_they_did() {
+    use tramptool_live::retour::{GenericDetour, RawDetour};
+    extern "C" fn times(a: i64, b: i64) -> i64 {
+        a * b
+    }
+    let functions = Functions::load(Compiled::AsUsual);
+    let add: Add = functions.get("add");
+    // SAFETY: both have this type.
+    let detour = unsafe { GenericDetour::<Add>::new(add, times) }.unwrap();
+    // SAFETY: there is no danger.
+    unsafe { detour.enable() }.unwrap();
+    assert_eq!((add(3, 4), detour.call(3, 4), detour.is_enabled()), (12, 7, true));
+    // SAFETY: there is no danger.
+    unsafe { detour.disable() }.unwrap();
+    assert_eq!((add(3, 4), detour.is_enabled()), (7, false));
+    drop(detour);
+    // SAFETY: as above.
+    let raw = unsafe { RawDetour::new(add as *const (), times as *const ()) }.unwrap();
+    // SAFETY: the function's type.
+    let trampoline: Add = unsafe { std::mem::transmute(raw.trampoline()) };
+    // SAFETY: there is no danger.
+    unsafe { raw.enable() }.unwrap();
+    assert_eq!((add(3, 4), trampoline(3, 4)), (12, 7));
+    drop(raw);
+    assert_eq!((add(3, 4), trampoline(3, 4)), (7, 7), "it is there for ever");
+}

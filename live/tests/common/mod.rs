@@ -1,0 +1,64 @@
+//! A library with functions to attach to, compiled by gcc with room at their entries.
+
+use std::ffi::CString;
+use std::process::Command;
+
+/// The library. It stays loaded.
+pub struct Functions {
+    handle: *mut libc::c_void,
+    _directory: tempfile::TempDir,
+}
+
+/// Whether the compiler leaves room at entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compiled {
+    WithRoom,
+    AsUsual,
+}
+
+/// Room at the entries, as gcc makes it for this machine.
+fn room() -> &'static str {
+    match std::env::consts::ARCH {
+        "aarch64" => "-fpatchable-function-entry=2",
+        "riscv64" => "-fpatchable-function-entry=4",
+        _ => "-fpatchable-function-entry=5",
+    }
+}
+
+impl Functions {
+    /// Compile and load it.
+    pub fn load(compiled: Compiled) -> Functions {
+        let directory = tempfile::tempdir().unwrap();
+        let library = directory.path().join("functions.so");
+        let gcc = format!("{}-linux-gnu-gcc", std::env::consts::ARCH);
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/functions.c");
+        let mut command = Command::new(&gcc);
+        command.args(["-O2", "-fPIC", "-shared", source, "-o"]).arg(&library);
+        if compiled == Compiled::WithRoom {
+            command.args([room(), "-DROOM"]);
+        }
+        assert!(command.status().unwrap_or_else(|e| panic!("{gcc}: {e}")).success(), "{gcc}");
+        let path = CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: the library has no constructors.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "{}", library.display());
+        Functions { handle, _directory: directory }
+    }
+
+    /// Where something is in it.
+    pub fn address(&self, name: &str) -> *const () {
+        let c_name = CString::new(name).unwrap();
+        // SAFETY: both are there.
+        let at = unsafe { libc::dlsym(self.handle, c_name.as_ptr()) };
+        assert!(!at.is_null(), "{name}");
+        at as *const ()
+    }
+
+    /// A function of this type.
+    pub fn get<F: Copy>(&self, name: &str) -> F {
+        let at = self.address(name);
+        assert_eq!(size_of::<F>(), size_of::<*const ()>());
+        // SAFETY: callers know the function's type.
+        unsafe { std::mem::transmute_copy(&at) }
+    }
+}

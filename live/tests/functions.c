@@ -1,0 +1,51 @@
+/* Functions that the tests attach to. Each counts how often its body runs. */
+
+#include <setjmp.h>
+
+unsigned long bodies[4];
+
+__attribute__((noinline)) long add(long a, long b)
+{
+	__atomic_fetch_add(&bodies[0], 1, __ATOMIC_RELAXED);
+	return a + b;
+}
+
+/* Arguments on the stack. */
+__attribute__((noinline)) long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j)
+{
+	__atomic_fetch_add(&bodies[1], 1, __ATOMIC_RELAXED);
+	return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j;
+}
+
+__attribute__((noinline)) double halves(double x, long n)
+{
+	__atomic_fetch_add(&bodies[2], 1, __ATOMIC_RELAXED);
+	return n == 0 ? x : halves(x / 2, n - 1) + n;
+}
+
+/* Almost nothing but its entry, with room or without: who is interrupted here is in the middle of it. */
+__attribute__((noinline)) long same(long a)
+{
+#ifndef ROOM
+	__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop");
+#endif
+	return a;
+}
+
+static jmp_buf back;
+
+/* Calls itself, and comes back from the innermost call at once. */
+__attribute__((noinline)) long deep(long n)
+{
+	if (n == 0)
+		longjmp(back, 1);
+	n += deep(n - 1);
+	__asm__ volatile("" : "+r"(n));
+	return n;
+}
+
+/* Leaves calls of `deep` by a jump. */
+__attribute__((noinline)) long jumps(long n)
+{
+	return setjmp(back) ? n : deep(n);
+}

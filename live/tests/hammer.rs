@@ -1,0 +1,355 @@
+//! Threads call functions while others attach to them, enable and disable: no call is lost, and none is reported twice.
+#![allow(unsafe_code, reason = "functions of C are called, and attached to")]
+
+mod common;
+
+use std::env;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Compiled, Functions};
+use tramptool_live::{Hook, LeftOut, Live, Policy};
+
+type Add = extern "C" fn(i64, i64) -> i64;
+type Same = extern "C" fn(i64) -> i64;
+
+/// A child process does what this variable says, and is right if it ends with 0.
+const CHILD: &str = "TRAMPTOOL_LIVE_HAMMER";
+
+/// What runs programs of this machine, if they do not run by themselves: a command and its options.
+const RUNNER: &str = "TRAMPTOOL_LIVE_RUNNER";
+
+/// Whether code runs in an emulator, which is slow.
+fn emulated() -> bool {
+    env::consts::ARCH != "x86_64"
+}
+
+/// Of a child, how its functions are compiled.
+fn compiled() -> Compiled {
+    if env::var(CHILD).is_ok_and(|case| case.starts_with("moved")) { Compiled::AsUsual } else { Compiled::WithRoom }
+}
+
+/// What the threads have counted.
+#[derive(Default)]
+struct Counts {
+    calls: AtomicU64,
+    wrong: AtomicU64,
+    entries: AtomicU64,
+    exits: AtomicU64,
+    stop: AtomicBool,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn attached(live: Live, at: *const (), counts: &Arc<Counts>) -> Hook {
+    let (at_entry, at_exit) = (counts.clone(), counts.clone());
+    let f = live.function_at(at).unwrap();
+    // SAFETY: nothing is changed, and nothing is thrown.
+    unsafe { live.around(&f, move |_| count(&at_entry.entries), move |_| count(&at_exit.exits)) }.unwrap()
+}
+
+/// Call both functions until told to stop.
+fn hammer(add: Add, same: Same, counts: &Counts) {
+    let mut n = 0_i64;
+    while !counts.stop.load(Ordering::Relaxed) {
+        for _ in 0..100 {
+            n += 1;
+            let right = add(n, 2 * n) == 3 * n && same(n) == n;
+            if !right {
+                count(&counts.wrong);
+            }
+        }
+        counts.calls.fetch_add(200, Ordering::Relaxed);
+    }
+}
+
+/// What goes on beside.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// Signals come to all threads, whose handler calls the function; and threads begin and end.
+    Storm,
+}
+
+static STORM: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+extern "C" fn on_signal(_: i32) {
+    // SAFETY: the function of this type that was put there before.
+    let add: Add = unsafe { std::mem::transmute(STORM[0].load(Ordering::Relaxed) as *const ()) };
+    STORM[1].fetch_add(1, Ordering::Relaxed);
+    if add(1, 2) != 3 {
+        std::process::abort();
+    }
+}
+
+fn storm(counts: &Arc<Counts>, add: Add, same: Same) {
+    STORM[0].store(add as *const () as u64, Ordering::Relaxed);
+    // SAFETY: the handler calls what signals may interrupt.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as *const () as usize) };
+    while !counts.stop.load(Ordering::Relaxed) {
+        let own = counts.clone();
+        let short = std::thread::spawn(move || {
+            for n in 0..50 {
+                if add(n, n) != 2 * n || same(n) != n {
+                    count(&own.wrong);
+                }
+            }
+            own.calls.fetch_add(100, Ordering::Relaxed);
+        });
+        // SAFETY: a signal to this process, which has a handler.
+        unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
+        short.join().unwrap();
+    }
+}
+
+/// Stops all threads, however it comes to that.
+struct Stop<'a>(&'a Counts);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Run `change` so often while four threads call, and see that all is counted.
+fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32)) {
+    let functions = Functions::load(compiled());
+    let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
+    let live = Live::new(policy).unwrap();
+    let counts = Arc::new(Counts::default());
+    let missed = live.missed();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| hammer(add, same, &counts));
+        }
+        if beside == Beside::Storm {
+            scope.spawn(|| storm(&counts, add, same));
+        }
+        let _stop = Stop(&counts);
+        change(live, &functions, &counts, turns);
+    });
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let signals = STORM[1].load(Ordering::Relaxed);
+    // SAFETY: the library's counter.
+    let bodies = unsafe { *functions.address("bodies").cast::<u64>() };
+    assert_eq!(get(&counts.wrong), 0, "results are right");
+    assert_eq!(bodies, get(&counts.calls) / 2 + signals, "each call has run the function once");
+    assert_eq!(get(&counts.entries), get(&counts.exits), "each entry has its return");
+    assert!(get(&counts.entries) > 0, "something was reported");
+    let missed = live.missed() - missed;
+    println!(
+        "{turns} turns: {} calls, {} of them reported, {missed} from handlers, {signals} signals",
+        get(&counts.calls),
+        get(&counts.entries)
+    );
+}
+
+/// How long a case runs at most, on a machine that has no time.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// In an emulator, nobody may have run before a hook is disabled again.
+fn a_moment() {
+    if emulated() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Enable and disable.
+fn toggle(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
+    let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
+    let begun = Instant::now();
+    for turn in 0..turns {
+        live.batch(|batch| batch.enable_all()).unwrap();
+        a_moment();
+        live.batch(|batch| batch.disable_all()).unwrap();
+        if begun.elapsed() > LONGEST {
+            println!("{turn} turns in {:?}", begun.elapsed());
+            break;
+        }
+    }
+    drop(hooks);
+}
+
+/// Attach and detach: each time the function's own code comes back.
+fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
+    let begun = Instant::now();
+    for turn in 0..turns {
+        let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
+        live.batch(|batch| batch.enable_all()).unwrap();
+        a_moment();
+        drop(hooks);
+        if begun.elapsed() > LONGEST {
+            println!("{turn} turns in {:?}", begun.elapsed());
+            break;
+        }
+    }
+}
+
+/// Calls that are reported while a function is enabled are those that are made.
+fn while_enabled(live: Live, functions: &Functions, counts: &Arc<Counts>) {
+    let hook = attached(live, functions.address("add"), counts);
+    hook.enable().unwrap();
+    let add: Add = functions.get("add");
+    (0..1000).for_each(|n| assert_eq!(add(n, 1), n + 1));
+    assert_eq!(counts.entries.load(Ordering::Relaxed), 1000);
+}
+
+/// Memory is never writable and executable.
+const PR_SET_MDWE: i32 = 65;
+
+/// A thread blocks the signal: functions are hooked by breakpoints until it answers.
+fn deaf() {
+    let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+    let same: Same = functions.get("same");
+    let mut policy = Policy::default();
+    policy.patience = Duration::from_millis(500);
+    let live = Live::new(policy).unwrap();
+    let block = |how| {
+        // SAFETY: sets are filled before they are read.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            (libc::SIGRTMIN()..=libc::SIGRTMAX()).for_each(|signal| _ = libc::sigaddset(&raw mut set, signal));
+            libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+        }
+    };
+    let (blocked, hears) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let deaf = scope.spawn(|| {
+            block(libc::SIG_BLOCK);
+            blocked.store(true, Ordering::SeqCst);
+            while !hears.load(Ordering::SeqCst) {
+                assert_eq!(same(1), 1);
+            }
+            block(libc::SIG_UNBLOCK);
+            while !counts.stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let _stop = Stop(&counts);
+        while !blocked.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        let hook = attached(live, functions.address("same"), &counts);
+        let notes = hook.enable().unwrap();
+        // One word needs no answer.
+        if MACHINE_ASKS {
+            assert_eq!((notes.unanswered.len(), notes.trapped), (1, vec!["same".to_owned()]));
+        }
+        let before = counts.entries.load(Ordering::SeqCst);
+        assert_eq!(same(2), 2);
+        assert!(counts.entries.load(Ordering::SeqCst) > before && !deaf.is_finished());
+        hears.store(true, Ordering::SeqCst);
+        let again = live.batch(|_| ()).unwrap();
+        assert_eq!(again.trapped, Vec::<String>::new(), "the next batch tries again");
+        assert_eq!(same(3), 3);
+    });
+    assert_eq!(counts.entries.load(Ordering::SeqCst), counts.exits.load(Ordering::SeqCst));
+}
+
+/// Whether more than one store is needed.
+const MACHINE_ASKS: bool = !cfg!(target_arch = "aarch64");
+
+/// Run a case in a process of its own: there is one `Live` in each.
+fn child(case: &str) -> ExitStatus {
+    let program = env::current_exe().unwrap();
+    let runner = env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    let mut command = Command::new(words.next().map_or(program.as_os_str(), |word| word.as_ref()));
+    if !runner.is_empty() {
+        command.args(words).arg(&program);
+    }
+    command.args(["--exact", "the_child", "--nocapture", "--include-ignored"]).env(CHILD, case);
+    command.status().unwrap()
+}
+
+#[test]
+#[ignore = "the others run it"]
+fn the_child() {
+    let left_out = |question, trap| {
+        let mut policy = Policy::default();
+        policy.left_out = LeftOut { question, trap };
+        policy
+    };
+    let (many, few, fewest) = if emulated() { (1_000, 300, 300) } else { (100_000, 1_000, 100) };
+    match env::var(CHILD).as_deref() {
+        Ok("toggle") => run(many, Beside::Nothing, Policy::default(), toggle),
+        Ok("come and go") => run(few, Beside::Nothing, Policy::default(), come_and_go),
+        Ok("storm") => run(few, Beside::Storm, Policy::default(), toggle),
+        Ok("storm, come and go") => run(fewest, Beside::Storm, Policy::default(), come_and_go),
+        Ok("moved") => run(few, Beside::Nothing, Policy::default(), toggle),
+        Ok("moved, storm") => run(fewest, Beside::Storm, Policy::default(), toggle),
+        Ok("moved, no question") => run(many, Beside::Nothing, left_out(true, false), toggle),
+        Ok("deaf" | "moved, deaf") => deaf(),
+        Ok("protected") => {
+            // SAFETY: it takes away rights of this process, which has none of them in use.
+            let refused = unsafe { libc::prctl(PR_SET_MDWE, 1, 0, 0, 0) };
+            assert_eq!(refused, 0, "Linux 6.3 or later");
+            run(few, Beside::Storm, Policy::default(), toggle);
+        }
+        Ok("no question") => run(many, Beside::Nothing, left_out(true, false), come_and_go),
+        Ok("no trap") => run(many, Beside::Nothing, left_out(true, true), come_and_go),
+        Ok("enabled") => {
+            let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+            while_enabled(Live::new(Policy::default()).unwrap(), &functions, &counts);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_enabled_is_reported() {
+    assert!(child("enabled").success());
+}
+
+#[test]
+fn no_call_is_lost_while_hooks_are_enabled_and_disabled() {
+    assert!(child("toggle").success());
+}
+
+#[test]
+fn no_call_is_lost_while_hooks_come_and_go() {
+    assert!(child("come and go").success());
+}
+
+#[test]
+fn no_call_is_lost_in_a_storm_of_signals_and_threads() {
+    assert!(child("storm").success());
+    assert!(child("storm, come and go").success());
+}
+
+#[test]
+fn no_call_is_lost_of_functions_without_room() {
+    assert!(child("moved").success());
+    assert!(child("moved, storm").success());
+}
+
+#[test]
+fn without_a_step_of_the_protocol_it_fails() {
+    // It takes a thread that is interrupted in just that place, which none is in an emulator.
+    if emulated() {
+        return;
+    }
+    const TRIES: usize = 5;
+    for case in ["no question", "no trap", "moved, no question"] {
+        let failed = (0..TRIES).map(|_| child(case)).find(|status| !status.success());
+        println!("{case}: {}", failed.unwrap_or_else(|| panic!("{case}: it never fails")));
+    }
+}
+
+#[test]
+fn a_thread_that_does_not_answer_is_told_of() {
+    assert!(child("deaf").success());
+    assert!(child("moved, deaf").success());
+}
+
+/// The kernel refuses to make code writable: it is written through a file.
+#[test]
+fn code_that_may_not_be_made_writable_is_written() {
+    if !emulated() {
+        assert!(child("protected").success());
+    }
+}
