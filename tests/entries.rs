@@ -35,6 +35,9 @@ const CASES: &[(&str, &str, &[Case])] = &[
         &[
             Case("push %rbp; mov %rsp,%rbp; sub $16,%rsp", false),
             Case("lea data(%rip),%rax", true),
+            // Its own address, as of a function that is compared with a pointer.
+            Case("1: lea 1b(%rip),%rax", true),
+            Case("push %rbx; 1: lea 1b(%rip),%rax", true),
             Case("mov data(%rip),%rax", true),
             Case("cmpl $5,data(%rip); push %rbx", true),
             Case("movups data(%rip),%xmm3", true),
@@ -58,6 +61,7 @@ const CASES: &[(&str, &str, &[Case])] = &[
         &[
             Case("stp x29, x30, [sp, #-32]!", false),
             Case("adr x3, data", true),
+            Case("adr x3, .", true),
             Case("adrp x4, data", true),
             Case("ldr w5, data", true),
             Case("ldr x6, data", true),
