@@ -52,7 +52,7 @@ fn a_signed_return_address_is_authenticated() {
         let target = backend.target(bare, bare.defaults()).unwrap();
         let body = Body { function: "copy", resume: 0, exit: "exit", signed: true };
         let kinds = suite::trampolines(&target).unwrap().into_iter().map(|(_, kind)| kind);
-        for kind in kinds.filter(|kind: &Kind| kind.names_body()) {
+        for kind in kinds.filter(|kind: &Kind| kind.recorder().is_some() || kind.around().is_some()) {
             let spec = Spec { callee: "callee", body, ..Spec::of("tramp", kind) };
             let Ok(mutants) = backend.mutants(&spec, &target) else { continue };
             assert_eq!(backend.verify(&spec, &target, None).unwrap(), [], "{kind:?}");
