@@ -187,6 +187,9 @@ impl Code<'_> {
     }
 }
 
+/// Makes instructions at an address load from another one.
+pub type Aim<'a> = &'a dyn Fn(&mut [u8], u64, u64) -> Result<()>;
+
 /// Instructions that are made for an address, and words of memory behind them from which they load.
 pub struct Making {
     at: u64,
@@ -220,7 +223,7 @@ impl Making {
     ///
     /// # Errors
     /// Those of `aim`.
-    pub fn finish(mut self, aim: &dyn Fn(&mut [u8], u64, u64) -> Result<()>) -> Result<Vec<u8>> {
+    pub fn finish(mut self, aim: Aim) -> Result<Vec<u8>> {
         if !self.loads.is_empty() {
             let words = self.here().next_multiple_of(8);
             self.code.resize(words.wrapping_sub(self.at) as usize, 0);
