@@ -8,8 +8,9 @@ use std::sync::Arc;
 use codegen::arch::entry;
 use codegen::arch::patch::Patch;
 use codegen::words::input;
+use session::function;
 use session::maps::{EXEC, Mapping};
-use session::object::{self, Object};
+use session::object::Object;
 
 use crate::error::{Error, Result};
 use crate::function::{Class, Entry, Function};
@@ -69,7 +70,7 @@ impl Objects {
         let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
         let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
         let loaded = self.read(&mapping, backend).ok_or_else(none)?;
-        let inside = |f: &object::Function| {
+        let inside = |f: &function::Function| {
             let start = loaded.base.wrapping_add(f.address);
             start == address || (start..start.saturating_add(f.size)).contains(&address)
         };
@@ -120,7 +121,7 @@ fn class(of: entry::Class) -> Class {
 }
 
 impl Loaded {
-    fn functions(&self, wanted: &dyn Fn(&object::Function) -> bool) -> impl Iterator<Item = Function> {
+    fn functions(&self, wanted: &dyn Fn(&function::Function) -> bool) -> impl Iterator<Item = Function> {
         self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
             let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
             let (class, reason) = match f.entries.first() {
