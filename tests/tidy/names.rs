@@ -30,6 +30,7 @@ const ARCHITECTURES: [&str; 5] = ["x86", "amd64", "arm64", "aarch64", "riscv"];
 /// Files in which one is named.
 pub const FILES: &Excuses = &[
     ("lab/bench/src/generate.rs", "the object crate has names of its own for machines"),
+    ("lab/bench/src/live.rs", "native figures are of programs for one architecture"),
     ("lab/bench/src/native/mod.rs", "native figures are of programs for one architecture"),
     ("lab/bench/src/native/parts.rs", "native figures are of programs for one architecture"),
     ("lab/compose/src/cross.rs", "the list of machines: an architecture is a row of it"),

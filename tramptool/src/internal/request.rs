@@ -237,10 +237,11 @@ fn behind_usual_site(what: &str, args: &Asked, target: &Target) -> Result<i32> {
         // A copy of its beginning has no site.
         return Ok(if args.signed { 0 } else { target.resume });
     }
-    let refused = match (target.pad, args.function.as_deref()) {
-        (0, _) => "is given, but options say whether functions have landing pads, if any have",
+    let says_where = args.function.as_deref().is_some_and(|function| function.contains('+'));
+    let refused = match target.pad {
+        0 => "is given, but options say whether functions have landing pads, if any have",
         _ if args.signed => "is given, but --signed says that the function is a copy without one",
-        (_, Some(function)) if function.contains('+') => "is given, but --function says where the site ends",
+        _ if says_where => "is given, but --function says where the site ends",
         _ => return Ok(target.resume + target.pad),
     };
     Err(Error::new(format!("{what}: --landing-pad {refused}; valid: without it")))

@@ -340,6 +340,11 @@ impl Trace {
         let arguments = contract.kind.live().filter(|_| entering).map_or(RegSet::EMPTY, |live| live.regs);
         let platforms = abi.platform.minus(self.c_loses(abi)).minus(contract.stated.carries);
         for reg in platforms.iter().filter(|&reg| !told(reg) && Some(reg) != thread) {
+            let known = self.state.moved.iter().find(|(known, _)| *known == reg);
+            // What the trampoline has overwritten stays so, and is found in the end.
+            if here.get(reg) != known.map_or(self.case.initial.registers[reg], |(_, value)| *value) {
+                continue;
+            }
             let value = self.case.canary(rng);
             here.set(reg, value);
             self.state.moved.retain(|(known, _)| *known != reg);
