@@ -159,7 +159,7 @@ impl Live {
     ///
     /// # Safety
     /// * The function's prototype, if it was given, is right.
-    /// * No exception and no panic leaves the function while the hook is enabled, unless it has a prototype that was given.
+    /// * No exception and no panic leaves the function while the hook is enabled: copies of trampolines have no unwind table.
     /// * The function changes no stack, and does not return twice (`setjmp`, `vfork`), unless it has a prototype that was given.
     /// * What the handlers change in arguments and results is what the function and its callers may get.
     /// * Where a compiler has left no room at its entry, no caller knows that the function leaves registers alone that the psABI gives
