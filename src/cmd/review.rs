@@ -112,7 +112,8 @@ impl Promises<'_> {
         let (backend, target) = target_of_tree(tree, profile)?;
         let specs: Vec<Spec> = target.convention.specs().collect();
         let contract = contract_file(backend, &specs, &backend.assemble(&specs, &target)?, &target)?;
-        Ok(Promises { name, contract })
+        // A kernel has its trampolines in several objects.
+        Ok(Promises { name, contract: format!("several-objects = true\n{contract}") })
     }
 
     fn foreign(&self, profile: &ProfileArg) -> Result<Foreign<'_>> {
