@@ -88,10 +88,12 @@ fn a_contract_that_is_written_and_read_asks_the_same_under_every_option() {
     }
 }
 
-/// Clause by clause: the verdict, why, and how much was checked.
-fn verdicts(report: &Report) -> Vec<String> {
+/// Clause by clause: the verdict, why, and how much was checked. That is not the same of `varied` ones: the judge of a contract that
+/// is read runs them with those functions alone that they do not lead back to the site of, and the other one moves functions.
+fn verdicts(report: &Report, varied: &BTreeSet<String>) -> Vec<String> {
     let row = |r: &emu_tests::Row| {
-        format!("{} {}: {:?}, {} checks; {}", r.trampoline, r.clause, r.verdict, r.checks, r.reason)
+        let checks = if varied.contains(&r.trampoline) { u64::from(r.checks > 0) } else { r.checks };
+        format!("{} {}: {:?}, {checks} checks; {}", r.trampoline, r.clause, r.verdict, r.reason)
     };
     report.results.iter().map(row).collect()
 }
@@ -100,7 +102,9 @@ fn verdicts(report: &Report) -> Vec<String> {
 fn both_ways_agree(backend: &'static dyn Backend, target: &Target, filter: &Filter) {
     let all = trampolines(target).unwrap();
     let (generated, read) = both(backend, target, &specs(&all));
-    let judged = |suite| verdicts(&emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap());
+    let traced = generated.contracts.iter().filter(|c| c.traced.is_some());
+    let varied: BTreeSet<String> = traced.map(|c| c.name.to_string()).collect();
+    let judged = |suite| verdicts(&emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap(), &varied);
     let (generated, read) = (judged(generated), judged(read));
     assert!(!generated.is_empty());
     let what = format!("{} {} [{}]", target.facts.name, target.convention.profile, target.describe());
