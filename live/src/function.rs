@@ -4,33 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use codegen::arch::entry::Class;
 use codegen::arch::entry::Entry as Branch;
-
-/// How a function's entry can be changed while threads execute it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Class {
-    /// One instruction is stored over another one.
-    Word,
-    /// A jump takes the place of several instructions, or of one that is not stored at once: a breakpoint comes first.
-    Short,
-    /// There is room for a breakpoint only.
-    TrapOnly,
-    /// Nothing can be attached.
-    Refused,
-}
-
-impl Class {
-    /// In a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Word => "word",
-            Class::Short => "short",
-            Class::TrapOnly => "trap only",
-            Class::Refused => "refused",
-        }
-    }
-}
 
 /// A function of the process.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use codegen::arch::entry;
 use codegen::arch::patch::Patch;
 use codegen::words::input;
-use session::function;
+use session::function::Function as Found;
 use session::maps::{EXEC, Mapping};
 use session::object::Object;
 
@@ -50,7 +49,7 @@ impl Objects {
                 return Ok(found);
             }
             if let Some(refused) = loaded.object.refused.iter().find(|refused| refused.name == name) {
-                let (class, reason) = (refused.class.map_or(Class::Refused, class), refused.why.to_owned());
+                let (class, reason) = (refused.class.unwrap_or(Class::Refused), refused.why.to_owned());
                 return Err(Error::Refused { function: name.to_owned(), class, reason, bytes: Vec::new() });
             }
             near.extend(loaded.object.functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
@@ -70,7 +69,7 @@ impl Objects {
         let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
         let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
         let loaded = self.read(&mapping, backend).ok_or_else(none)?;
-        let inside = |f: &function::Function| {
+        let inside = |f: &Found| {
             let start = loaded.base.wrapping_add(f.address);
             start == address || (start..start.saturating_add(f.size)).contains(&address)
         };
@@ -111,21 +110,12 @@ fn alike(a: &str, b: &str) -> bool {
     !a.is_empty() && (a.contains(b) || b.contains(a) || 2 * common > first.len().max(second.len()))
 }
 
-fn class(of: entry::Class) -> Class {
-    match of {
-        entry::Class::Word => Class::Word,
-        entry::Class::Short => Class::Short,
-        entry::Class::TrapOnly => Class::TrapOnly,
-        entry::Class::Refused => Class::Refused,
-    }
-}
-
 impl Loaded {
-    fn functions(&self, wanted: &dyn Fn(&function::Function) -> bool) -> impl Iterator<Item = Function> {
+    fn functions(&self, wanted: &dyn Fn(&Found) -> bool) -> impl Iterator<Item = Function> {
         self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
             let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
             let (class, reason) = match f.entries.first() {
-                Some(entry) => (class(entry.class), "its first instructions can be moved"),
+                Some(entry) => (entry.class, "its first instructions can be moved"),
                 None if f.bytes.len() == MACHINE.word => (Class::Word, "its compiler has left room for an instruction"),
                 None => (Class::Short, "its compiler has left room for a jump"),
             };

@@ -87,18 +87,7 @@ struct Number {
 
 const ANY_DIRECT: Kind = Kind::Direct(Direct { args: 0, ip: false, live: None, jumped: false });
 const ANY_AROUND: Kind = Kind::Around(Around { form: Form::Frame, args: 0, general_handlers: false });
-const ANY_RECORD: Kind = Kind::Record(Recorder {
-    events: Events::Both,
-    clock: Clock::None,
-    id: 0,
-    args: 0,
-    result: false,
-    unwind: false,
-    refill: false,
-    shadow: false,
-    pair: false,
-    keeps_all: false,
-});
+const ANY_RECORD: Kind = Kind::Record(Recorder::new(Events::Both, Clock::None, 0));
 
 /// List.
 ///

@@ -161,6 +161,22 @@ impl Recorder {
     /// Where in a record the words begin that only some have.
     pub const WORDS: i32 = 16;
 
+    /// One with records of two words, that promises nothing besides.
+    pub const fn new(events: Events, clock: Clock, id: u32) -> Recorder {
+        Recorder {
+            events,
+            clock,
+            id,
+            args: 0,
+            result: false,
+            unwind: false,
+            refill: false,
+            shadow: false,
+            pair: false,
+            keeps_all: false,
+        }
+    }
+
     /// Refuse what the shadow form and pairs cannot do.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ struct Program {
     /// The crate that brings its C, and where that is in the crate.
     package: &'static str,
     folder: &'static str,
-    /// Its sources; all of the folder, without these, if they are named after a `-`.
+    /// Its sources there; all that there are if none is named.
     sources: &'static [&'static str],
     workload: &'static str,
     flags: &'static [&'static str],
-    /// What uftrace records of it is all: its longjmp is not beyond it.
+    /// Whether uftrace records all of its calls, which it does not where there is a longjmp.
     uftrace: bool,
 }
 

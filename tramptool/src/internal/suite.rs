@@ -58,44 +58,56 @@ const CHAIN: &str = "static-chain";
 
 /// What the recording trampolines of a suite record. Their numbers have bits in each part that an instruction holds.
 const RECORDERS: &[(&str, Recorder)] = &[
-    ("record_count", recorder(Events::Count, Clock::None, 0)),
-    ("record_entry", recorder(Events::Entry, Clock::None, 0x4_0001)),
-    ("record_entry_word", recorder(Events::Entry, Clock::Word, Recorder::LAST_ID)),
-    ("record_entry_args", Recorder { args: 3, ..recorder(Events::Entry, Clock::Tsc, 0x4_0002) }),
-    ("record_both", recorder(Events::Both, Clock::None, 0x1234)),
-    ("record_both_word", recorder(Events::Both, Clock::Word, 0x4_0007)),
-    ("record_both_tsc", recorder(Events::Both, Clock::Tsc, 0x4_0008)),
-    ("record_both_stamp8", Recorder { args: 1, ..recorder(Events::Both, Clock::Stamp8, 0x4_0009) }),
-    ("record_both_unwind", Recorder { unwind: true, ..recorder(Events::Both, Clock::None, 0x4_000b) }),
+    ("record_count", Recorder::new(Events::Count, Clock::None, 0)),
+    ("record_entry", Recorder::new(Events::Entry, Clock::None, 0x4_0001)),
+    ("record_entry_word", Recorder::new(Events::Entry, Clock::Word, Recorder::LAST_ID)),
+    ("record_entry_args", Recorder { args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0002) }),
+    ("record_both", Recorder::new(Events::Both, Clock::None, 0x1234)),
+    ("record_both_word", Recorder::new(Events::Both, Clock::Word, 0x4_0007)),
+    ("record_both_tsc", Recorder::new(Events::Both, Clock::Tsc, 0x4_0008)),
+    ("record_both_stamp8", Recorder { args: 1, ..Recorder::new(Events::Both, Clock::Stamp8, 0x4_0009) }),
+    ("record_both_unwind", Recorder { unwind: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000b) }),
     (
         "record_both_unwind_tsc",
-        Recorder { unwind: true, result: true, args: 2, ..recorder(Events::Both, Clock::Tsc, 0x4_000c) },
+        Recorder { unwind: true, result: true, args: 2, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000c) },
     ),
-    ("record_entry_refill", Recorder { refill: true, ..recorder(Events::Entry, Clock::None, 0x4_000d) }),
+    ("record_entry_refill", Recorder { refill: true, ..Recorder::new(Events::Entry, Clock::None, 0x4_000d) }),
     (
         "record_both_refill",
-        Recorder { refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_000e) },
+        Recorder { refill: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000e) },
     ),
     (
         "record_both_unwind_refill",
-        Recorder { refill: true, unwind: true, ..recorder(Events::Both, Clock::Word, 0x4_000f) },
+        Recorder { refill: true, unwind: true, ..Recorder::new(Events::Both, Clock::Word, 0x4_000f) },
     ),
-    ("record_pair", Recorder { pair: true, ..recorder(Events::Both, Clock::None, 0x4_0012) }),
-    ("record_pair_tsc", Recorder { pair: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_0013) }),
-    ("record_shadow", Recorder { shadow: true, ..recorder(Events::Both, Clock::None, 0x4_0010) }),
+    ("record_pair", Recorder { pair: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0012) }),
+    (
+        "record_pair_tsc",
+        Recorder { pair: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0013) },
+    ),
+    ("record_shadow", Recorder { shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0010) }),
     (
         "record_shadow_refill",
-        Recorder { shadow: true, refill: true, args: 2, result: true, ..recorder(Events::Both, Clock::Tsc, 0x4_0011) },
+        Recorder {
+            shadow: true,
+            refill: true,
+            args: 2,
+            result: true,
+            ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0011)
+        },
     ),
-    ("record_entry_all", Recorder { keeps_all: true, ..recorder(Events::Entry, Clock::None, 0x4_0014) }),
+    ("record_entry_all", Recorder { keeps_all: true, ..Recorder::new(Events::Entry, Clock::None, 0x4_0014) }),
     (
         "record_entry_all_refill",
-        Recorder { keeps_all: true, refill: true, args: 3, ..recorder(Events::Entry, Clock::Tsc, 0x4_0015) },
+        Recorder { keeps_all: true, refill: true, args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0015) },
     ),
-    ("record_shadow_all", Recorder { keeps_all: true, shadow: true, ..recorder(Events::Both, Clock::None, 0x4_0016) }),
+    (
+        "record_shadow_all",
+        Recorder { keeps_all: true, shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0016) },
+    ),
     (
         "record_both_stamp8_all",
-        Recorder { keeps_all: true, shadow: true, args: 1, ..recorder(Events::Both, Clock::Stamp8, 0x4_0017) },
+        Recorder { keeps_all: true, shadow: true, args: 1, ..Recorder::new(Events::Both, Clock::Stamp8, 0x4_0017) },
     ),
     (
         "record_shadow_all_refill",
@@ -105,26 +117,11 @@ const RECORDERS: &[(&str, Recorder)] = &[
             refill: true,
             args: 2,
             result: true,
-            ..recorder(Events::Both, Clock::Tsc, 0x4_0018)
+            ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0018)
         },
     ),
-    ("record_both_args", Recorder { args: 6, result: true, ..recorder(Events::Both, Clock::None, 0x4_000a) }),
+    ("record_both_args", Recorder { args: 6, result: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000a) }),
 ];
-
-const fn recorder(events: Events, clock: Clock, id: u32) -> Recorder {
-    Recorder {
-        events,
-        clock,
-        id,
-        args: 0,
-        result: false,
-        unwind: false,
-        refill: false,
-        shadow: false,
-        pair: false,
-        keeps_all: false,
-    }
-}
 
 /// The prototype for which they are, where they must know that nothing is on the stack.
 const RECORDED: &str = "u64 traced_function(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)";
@@ -542,7 +539,10 @@ fn recorders_of_composed(backend: &'static dyn Backend) -> Result<Suite> {
     let (function, resume) = AFTER_RECORDER;
     let each = names.iter().map(|(name, id)| Spec {
         body: Body { function, resume, exit: "", signed: false },
-        ..Spec::of(name, Kind::Record(Recorder { args: RECORDER_ARGS, ..recorder(Events::Entry, Clock::None, *id) }))
+        ..Spec::of(
+            name,
+            Kind::Record(Recorder { args: RECORDER_ARGS, ..Recorder::new(Events::Entry, Clock::None, *id) }),
+        )
     });
     suite_of_specs(backend, &target, &each.collect::<Vec<_>>())
 }

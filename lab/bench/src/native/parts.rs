@@ -315,20 +315,7 @@ pub fn recorders(dir: &Path, place: i32) -> Result<(), String> {
         let object = obj::write(&assembly, &target).map_err(|e| e.to_string())?;
         std::fs::write(dir.join(name), object).map_err(|e| e.to_string())
     };
-    let recorder = |events, clock, pair, id| {
-        Kind::Record(Recorder {
-            events,
-            clock,
-            id,
-            args: 0,
-            result: false,
-            unwind: false,
-            refill: false,
-            shadow: false,
-            pair,
-            keeps_all: false,
-        })
-    };
+    let recorder = |events, clock, pair, id| Kind::Record(Recorder { pair, ..Recorder::new(events, clock, id) });
     fn of<'a>(name: &'a str, function: &'a str, kind: Kind) -> Spec<'a> {
         Spec { name, body: Body { function, resume: 5, ..Body::default() }, ..Spec::of(name, kind) }
     }
