@@ -211,7 +211,7 @@ fn tracks(
     let Some((_, first)) = activation.steps.first() else { return Vec::new() };
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
     let track = |reg: Reg| {
-        let own = first.registers[reg];
+        let mut own = first.registers[reg];
         let (mut states, mut differed, mut given) = (String::new(), false, Vec::new());
         for (i, after) in activation.after.iter().enumerate() {
             if activation.called.contains_key(&i) {
@@ -219,6 +219,10 @@ fn tracks(
                 given.extend(stored.map(|w| w.value).filter(|value| *value >= SMALL));
             }
             let now = after.registers[reg];
+            // The callee's thread has come to another CPU: what that one has there is the register's own from here on.
+            if abi.platform.contains(reg) && activation.called.contains_key(&i) && !states.ends_with(['x', 'c', 'h']) {
+                own = now;
+            }
             let saved = || after.stack.iter().any(|word| word.value == own);
             let moved = || all.iter().any(|other| other != reg && after.registers[other] == own);
             states.push(match now == own {

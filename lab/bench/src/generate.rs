@@ -10,7 +10,6 @@ use arch::{BACKENDS, backend};
 use codegen::ask::spec::{Attach, Body, Kind, Program, Programs, Spec};
 use codegen::backend::Backend;
 use codegen::out::obj;
-use codegen::profile::target::Target;
 use codegen::words::proto::Prototype;
 use link::{Input, Options, link};
 use object::elf;
@@ -117,9 +116,12 @@ fn prototype(n: usize) -> String {
     format!("u64 f{n}({})", if args.is_empty() { "void".to_owned() } else { args.join(", ") })
 }
 
-/// Functions of 16 bytes, each with a site where its entry is.
-fn functions(target: &Target, names: &[&str]) -> Result<Vec<u8>, String> {
+/// Functions of 16 bytes, each with a site where trampolines by default go on behind it.
+fn functions(backend: &dyn Backend, names: &[&str]) -> Result<Vec<u8>, String> {
     const BYTES: u64 = 16;
+    let target = &default_target(backend)?;
+    let behind_first = backend.site_ip(0, &|_| None) as i64 + i64::from(target.convention.site.ip_offset);
+    let addend = i64::from(target.resume) - behind_first;
     let facts = target.facts;
     let architecture = ARCHITECTURES.iter().find(|(machine, _)| *machine == facts.machine).ok_or("unknown machine")?.1;
     let mut object = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
@@ -137,7 +139,7 @@ fn functions(target: &Target, names: &[&str]) -> Result<Vec<u8>, String> {
             encoding: RelocationEncoding::Generic,
             size: 64,
         };
-        let entry = Relocation { offset: 8 * i, symbol, addend: 0, flags };
+        let entry = Relocation { offset: 8 * i, symbol, addend, flags };
         object.add_relocation(list, entry).map_err(|e| e.to_string())?;
     }
     object.write().map_err(|e| e.to_string())
@@ -194,7 +196,7 @@ fn traced(backend: &dyn Backend, count: usize) -> Result<(Vec<Traced>, Vec<u8>),
     let names: Vec<String> = numbers(count).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let traced = numbers(count).map(|n| (prototype(n), programs(n))).collect();
-    Ok((traced, functions(&default_target(backend)?, &names)?))
+    Ok((traced, functions(backend, &names)?))
 }
 
 fn numbers(count: usize) -> impl Iterator<Item = usize> {
