@@ -4,7 +4,7 @@
 mod common;
 
 use std::env;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -115,14 +115,15 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Run `change` so often while four threads call, and see that all is counted.
-fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32)) {
+/// Run `change` so often while four threads call, and see that all is counted. `change` returns how often it did it.
+fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32) -> u32) {
     let functions = Functions::load(compiled());
     let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
     let live = Live::new(policy).unwrap();
     let counts = Arc::new(Counts::default());
     let missed = live.missed();
-    std::thread::scope(|scope| {
+    let begun = Instant::now();
+    let done = std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| hammer(add, same, &counts));
         }
@@ -130,8 +131,9 @@ fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functi
             scope.spawn(|| storm(&counts, add, same));
         }
         let _stop = Stop(&counts);
-        change(live, &functions, &counts, turns);
+        change(live, &functions, &counts, turns)
     });
+    let took = begun.elapsed();
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let signals = STORM[1].load(Ordering::Relaxed);
     // SAFETY: the library's counter.
@@ -142,14 +144,20 @@ fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functi
     assert!(get(&counts.entries) > 0, "something was reported");
     let missed = live.missed() - missed;
     println!(
-        "{turns} turns: {} calls, {} of them reported, {missed} from handlers, {signals} signals",
+        "{done} of {turns} turns in {took:.1?}: {} calls, {} of them reported, {missed} from handlers, {signals} signals",
         get(&counts.calls),
         get(&counts.entries)
     );
 }
 
 /// How long a case runs at most, on a machine that has no time.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Do `turn` so often, if time allows, and return how often it was done.
+fn repeat(turns: u32, turn: impl Fn()) -> u32 {
+    let begun = Instant::now();
+    (0..turns).take_while(|_| begun.elapsed() < LONGEST).map(|_| turn()).count() as u32
+}
 
 /// In an emulator, nobody may have run before a hook is disabled again.
 fn a_moment() {
@@ -159,34 +167,23 @@ fn a_moment() {
 }
 
 /// Enable and disable.
-fn toggle(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
-    let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
-    let begun = Instant::now();
-    for turn in 0..turns {
+fn toggle(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) -> u32 {
+    let _hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
+    repeat(turns, || {
         live.batch(|batch| batch.enable_all()).unwrap();
         a_moment();
         live.batch(|batch| batch.disable_all()).unwrap();
-        if begun.elapsed() > LONGEST {
-            println!("{turn} turns in {:?}", begun.elapsed());
-            break;
-        }
-    }
-    drop(hooks);
+    })
 }
 
 /// Attach and detach: each time the function's own code comes back.
-fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) {
-    let begun = Instant::now();
-    for turn in 0..turns {
+fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u32) -> u32 {
+    repeat(turns, || {
         let hooks = ["add", "same"].map(|name| attached(live, functions.address(name), counts));
         live.batch(|batch| batch.enable_all()).unwrap();
         a_moment();
         drop(hooks);
-        if begun.elapsed() > LONGEST {
-            println!("{turn} turns in {:?}", begun.elapsed());
-            break;
-        }
-    }
+    })
 }
 
 /// Calls that are reported while a function is enabled are those that are made.
@@ -254,7 +251,7 @@ fn deaf() {
 const MACHINE_ASKS: bool = !cfg!(target_arch = "aarch64");
 
 /// Run a case in a process of its own: there is one `Live` in each.
-fn child(case: &str) -> ExitStatus {
+fn child(case: &str) -> Output {
     let program = env::current_exe().unwrap();
     let runner = env::var(RUNNER).unwrap_or_default();
     let mut words = runner.split_whitespace();
@@ -263,7 +260,15 @@ fn child(case: &str) -> ExitStatus {
         command.args(words).arg(&program);
     }
     command.args(["--exact", "the_child", "--nocapture", "--include-ignored"]).env(CHILD, case);
-    command.status().unwrap()
+    command.output().unwrap()
+}
+
+/// Run a case that must be right.
+fn holds(case: &str) {
+    let output = child(case);
+    let [said, complaint] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{case}: {}\n{said}\n{complaint}", output.status);
+    println!("{case}: {}", said.lines().find(|line| line.contains(" turns in ")).unwrap_or("as it must"));
 }
 
 #[test]
@@ -302,29 +307,29 @@ fn the_child() {
 
 #[test]
 fn what_is_enabled_is_reported() {
-    assert!(child("enabled").success());
+    holds("enabled");
 }
 
 #[test]
 fn no_call_is_lost_while_hooks_are_enabled_and_disabled() {
-    assert!(child("toggle").success());
+    holds("toggle");
 }
 
 #[test]
 fn no_call_is_lost_while_hooks_come_and_go() {
-    assert!(child("come and go").success());
+    holds("come and go");
 }
 
 #[test]
 fn no_call_is_lost_in_a_storm_of_signals_and_threads() {
-    assert!(child("storm").success());
-    assert!(child("storm, come and go").success());
+    holds("storm");
+    holds("storm, come and go");
 }
 
 #[test]
 fn no_call_is_lost_of_functions_without_room() {
-    assert!(child("moved").success());
-    assert!(child("moved, storm").success());
+    holds("moved");
+    holds("moved, storm");
 }
 
 #[test]
@@ -335,21 +340,21 @@ fn without_a_step_of_the_protocol_it_fails() {
     }
     const TRIES: usize = 5;
     for case in ["no question", "no trap", "moved, no question"] {
-        let failed = (0..TRIES).map(|_| child(case)).find(|status| !status.success());
-        println!("{case}: {}", failed.unwrap_or_else(|| panic!("{case}: it never fails")));
+        let failed = (0..TRIES).map(|_| child(case)).find(|output| !output.status.success());
+        println!("{case}: {}", failed.unwrap_or_else(|| panic!("{case}: it never fails")).status);
     }
 }
 
 #[test]
 fn a_thread_that_does_not_answer_is_told_of() {
-    assert!(child("deaf").success());
-    assert!(child("moved, deaf").success());
+    holds("deaf");
+    holds("moved, deaf");
 }
 
 /// The kernel refuses to make code writable: it is written through a file.
 #[test]
 fn code_that_may_not_be_made_writable_is_written() {
     if !emulated() {
-        assert!(child("protected").success());
+        holds("protected");
     }
 }
