@@ -123,28 +123,28 @@ fn conventions() -> impl Iterator<Item = (&'static dyn Backend, &'static Convent
     tool::BACKENDS.iter().copied().flat_map(of)
 }
 
-/// Few sets of options, the default first: each two values that can be chosen together stand in one of them.
-fn pairwise(convention: &Convention) -> Vec<Choices> {
+/// Few sets of options, the default first: each value of each option stands in one of them.
+fn each_value(convention: &Convention) -> Vec<Choices> {
     let all = convention.combinations(|_| true);
-    let pairs = |choices: &Choices| -> BTreeSet<[(usize, usize); 2]> {
-        let values: Vec<_> = convention.offered().map(|(rule, _)| (rule.index, choices.get(rule.index))).collect();
-        values.iter().flat_map(|a| values.iter().map(|b| [*a, *b])).collect()
+    let values = |choices: &Choices| -> BTreeSet<(usize, usize)> {
+        convention.offered().map(|(rule, _)| (rule.index, choices.get(rule.index))).collect()
     };
-    let mut open: BTreeSet<_> = all.iter().flat_map(pairs).collect();
+    let mut open: BTreeSet<_> = all.iter().flat_map(values).collect();
     let mut chosen = Vec::new();
     let mut next = all.first();
     while let Some(choices) = next {
-        open = &open - &pairs(choices);
+        open = &open - &values(choices);
         chosen.push(*choices);
-        next = all.iter().max_by_key(|c| pairs(c).intersection(&open).count()).filter(|_| !open.is_empty());
+        next = all.iter().max_by_key(|c| values(c).intersection(&open).count()).filter(|_| !open.is_empty());
     }
     chosen
 }
 
+/// Under every set of options they ask the same, says the test above; here each value of each option is run.
 #[test]
-fn both_ways_to_a_verdict_agree_under_any_two_options() {
+fn both_ways_to_a_verdict_agree_under_each_value_of_each_option() {
     for (backend, convention) in conventions() {
-        let sets = pairwise(convention);
+        let sets = each_value(convention);
         for (rule, option) in convention.offered() {
             let chosen: BTreeSet<usize> = sets.iter().map(|c| c.get(rule.index)).collect();
             assert_eq!(chosen.len(), option.values.len(), "{}: {}", backend.facts().name, option.name);

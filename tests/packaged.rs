@@ -55,7 +55,7 @@ fn run(command: &mut Command) -> String {
 
 fn cargo(dir: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(dir).env_remove("RUSTFLAGS");
+    cargo.current_dir(dir).env_remove("RUSTFLAGS").env("CARGO_PROFILE_DEV_DEBUG", "0");
     cargo
 }
 

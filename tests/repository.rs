@@ -79,6 +79,23 @@ fn every_backend_has_the_same_files() {
     }
 }
 
+/// Whose unit tests are not compiled has none.
+#[test]
+fn no_unit_test_is_left_out() {
+    let mut without = 0;
+    for manifest in files(&root(), "Cargo.toml") {
+        let folder = manifest.parent().unwrap().join("src");
+        if !fs::read_to_string(&manifest).unwrap().lines().any(|line| line == "test = false") || !folder.is_dir() {
+            continue;
+        }
+        without += 1;
+        for source in files(&folder, ".rs") {
+            assert!(!fs::read_to_string(&source).unwrap().contains("#[test]"), "{}", source.display());
+        }
+    }
+    assert!(without >= 6, "{without}");
+}
+
 #[test]
 fn every_backend_is_in_every_matrix() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
