@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"tramptrc";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the file's header, and of the head of a block of records.
 pub const HEADER: usize = 16;
 /// Bytes that a block's payload may have.

@@ -1,30 +1,32 @@
-//! Records in few bytes: some 3 in place of 16. A block of them is packed by itself.
+//! Records in few bytes: some 4 in place of 16. A block of them is packed by itself.
 //!
-//! Each record is a number of 7 bits a byte, lowest first, whose bit 7 says that another follows: bits 0 and 1 say what the rest is,
-//! bit 2 that the time is 0. Then comes the time, unless it is 0: its distance from the one before in the block, as such a number:
-//! doubled, with bit 0 for less than none, and 1 added. Then come the record's words, as they are.
+//! Each record begins with a u32, whose bits 0 and 1 say what follows. All numbers are little-endian.
 //!
-//! | bits 0, 1 | record | rest |
-//! |--:|---|---|
-//! | 0 | an entry without words | the function's number |
-//! | 1 | a return without words, of the function that was entered last and has not returned | 0 |
-//! | 2 | any | `what` |
-//! | 3 | a slot without a record, 16 bytes of 0 | 0 |
+//! | bits 0, 1 | record | bits 2 to 31 | behind it |
+//! |--:|---|---|---|
+//! | 0 | an entry without words | 13 bits: the function's number; 17 bits: the time | nothing |
+//! | 1 | a return without words, of the function that was entered last and has not returned | the time | nothing |
+//! | 2 | an entry without words | the function's number | the time, a u32 |
+//! | 3 | any, also 16 bytes of 0 | 0 | the record |
 //!
-//! A return that is of another function ends those that were entered after it.
+//! A time is the distance from the one before in the block, and 1 added: 0 is none. A return that is of another function ends those
+//! that were entered after it.
 
 use codegen::words::error::{Error, Result};
 
 /// The forms of a record.
 const ENTRY: u64 = 0;
 const RETURN: u64 = 1;
-const ANY: u64 = 2;
-const NONE: u64 = 3;
-/// What is added to a distance, so that none is 0.
-const DISTANCE: u64 = 1;
-/// The bit for a time of 0, and how many bits are below the rest.
-const NO_TIME: u64 = 4;
-const BELOW: u32 = 3;
+const LONG: u64 = 2;
+const ANY: u64 = 3;
+/// How many bits say the form.
+const FORM: u32 = 2;
+/// How many bits of a short entry say the function.
+const ID: u32 = 13;
+/// What a function's number and a time are less than in each form, and in a short entry.
+const MOST: u64 = 1 << (32 - FORM);
+const MOST_ID: u64 = 1 << ID;
+const MOST_TIME: u64 = 1 << (32 - FORM - ID);
 /// Kinds of records (docs/trampolines.md, "Records").
 const ENTERED: u64 = 1;
 const RETURNED: u64 = 2;
@@ -32,36 +34,37 @@ const RETURNED: u64 = 2;
 /// What both sides remember.
 #[derive(Default)]
 struct Memory {
-    /// The functions that have not returned.
+    /// The functions that have not returned, so many, and behind them some that have.
     open: Vec<u64>,
+    depth: usize,
     time: u64,
 }
 
 impl Memory {
     /// A record has come, which may be of any kind.
-    fn comes(&mut self, what: u64) {
+    fn comes(&mut self, time: u64, what: u64) {
+        self.time = if time == 0 { self.time } else { time };
         match what & 15 {
-            ENTERED => self.open.push(what >> 8),
-            RETURNED => {
-                if let Some(depth) = self.open.iter().rposition(|id| *id == what >> 8) {
-                    self.open.truncate(depth);
+            ENTERED => {
+                // Room for those that come in their short form.
+                if self.depth >= self.open.len() {
+                    self.open.resize(self.depth + 64, 0);
                 }
+                self.open.get_mut(self.depth).into_iter().for_each(|place| *place = what >> 8);
+                self.depth += 1;
+            }
+            RETURNED => {
+                let open = self.open.get(..self.depth).unwrap_or_default();
+                self.depth = open.iter().rposition(|id| *id == what >> 8).unwrap_or(self.depth);
             }
             _ => {}
         }
     }
-}
 
-/// Bytes of the longest number, and below what one is of at most four.
-const LONGEST: usize = 10;
-const SHORT: u64 = 1 << 28;
-
-/// A number below [`SHORT`], and how many bytes it has. Without a branch: which length comes next is not to be foreseen.
-#[inline(always)]
-fn short(number: u64) -> (u64, u32) {
-    let spread = number & 0x7f | (number & 0x3f80) << 1 | (number & 0x1f_c000) << 2 | (number & 0xfe0_0000) << 3;
-    let length = (number | 1).ilog2() / 7 + 1;
-    (spread | 0x80_8080 & ((1 << (8 * (length - 1))) - 1), length)
+    /// The function that was entered last and has not returned.
+    fn last(&self) -> Option<u64> {
+        self.depth.checked_sub(1).and_then(|at| self.open.get(at).copied())
+    }
 }
 
 /// Where packed records go: room for all, of which so many bytes are used.
@@ -71,80 +74,57 @@ struct To<'a> {
 }
 
 impl To<'_> {
-    /// Two numbers, of which the second is none if it is 0.
+    /// A number, of which the first `bytes` bytes count.
     #[inline(always)]
-    fn put(&mut self, head: u64, time: u64) {
-        if head < SHORT && time < SHORT {
-            let ((head, first), (time, second)) = (short(head), short(time));
-            let second_or_none = if time == 0 { 0 } else { second };
-            self.write(&(head | time << (8 * first)).to_le_bytes());
-            self.used -= 8 - (first + second_or_none) as usize;
-        } else {
-            self.long(head);
-            if time != 0 {
-                self.long(time);
-            }
-        }
-    }
-
-    #[cold]
-    fn long(&mut self, mut number: u64) {
-        while number > 0x7f {
-            self.write(&[number as u8 | 0x80]);
-            number >>= 7;
-        }
-        self.write(&[number as u8]);
-    }
-
-    #[inline(always)]
-    fn write<const N: usize>(&mut self, bytes: &[u8; N]) {
+    fn put(&mut self, number: u64, bytes: usize) {
         if let Some(room) = self.bytes.get_mut(self.used..).and_then(|rest| rest.first_chunk_mut()) {
-            *room = *bytes;
+            *room = number.to_le_bytes();
         }
-        self.used += N;
+        self.used += bytes;
     }
 }
 
-/// Records as they are in memory, packed into `room`, in place of what is there. None if one of them has no place in this form.
+/// An entry or a return in its short form, as a number and how many bytes of it count; nearly all records have one. Which of the
+/// two comes next is not to be foreseen, so nothing here branches on it.
+#[inline(always)]
+fn short(memory: &mut Memory, time: u64, what: u64) -> Option<(u64, usize)> {
+    let (kind, id, timed) = (what & 0xff, what >> 8, time != 0);
+    let returns = kind >> 1 != 0;
+    let top = memory.depth.wrapping_sub(usize::from(returns));
+    let place = memory.open.get_mut(top)?;
+    let distance = if timed { time.wrapping_sub(memory.time) } else { 0 };
+    let known = !returns | (*place == id);
+    if !(known & (kind.wrapping_sub(ENTERED) < RETURNED) & (id < MOST) & (distance < MOST - 1)) {
+        return None;
+    }
+    *place = id;
+    memory.depth = top + usize::from(!returns);
+    memory.time = memory.time.wrapping_add(distance);
+    let stamp = distance + u64::from(timed);
+    let (entry, long) = (id << FORM | stamp << (FORM + ID) | ENTRY, id << FORM | stamp << 32 | LONG);
+    let fits = (id < MOST_ID) & (stamp < MOST_TIME);
+    let entry = if fits { entry } else { long };
+    Some((if returns { stamp << FORM | RETURN } else { entry }, if fits | returns { 4 } else { 8 }))
+}
+
+/// Records as they are in memory, packed into `room`, in place of what is there. None if they end within one.
 pub fn pack<'r>(words: &[u64], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
-    // A record has two numbers in place of two words.
-    room.resize(words.len() / 2 * 2 * LONGEST + 8, 0);
+    // Two words are a record of any form, and a number may be put where only half of it counts.
+    room.resize(words.len() * 10 + 8, 0);
     let mut to = To { bytes: room, used: 0 };
     let mut memory = Memory::default();
     let mut rest = words;
     while let [time, what, more @ ..] = rest {
-        let (count, id) = ((what >> 4 & 15) as usize, what >> 8);
-        let (own, behind) = more.split_at_checked(count)?;
-        if what.leading_zeros() < BELOW || (*what == 0 && *time != 0) {
-            return None;
+        rest = more;
+        if let Some((number, bytes)) = short(&mut memory, *time, *what) {
+            to.put(number, bytes);
+            continue;
         }
+        let (own, behind) = more.split_at_checked((what >> 4 & 15) as usize)?;
         rest = behind;
-        let no_time = if *time == 0 { NO_TIME } else { 0 };
-        let form = match what & 0xff {
-            0 if *what == 0 => NONE,
-            ENTERED => {
-                memory.open.push(id);
-                id << BELOW | ENTRY
-            }
-            RETURNED if memory.open.last() == Some(&id) => {
-                memory.open.pop();
-                RETURN
-            }
-            _ => {
-                memory.comes(*what);
-                what << BELOW | ANY
-            }
-        };
-        // A distance of 0 is a number too, and no time is none.
-        let distance = time.wrapping_sub(memory.time).cast_signed();
-        let distance =
-            if *time == 0 { 0 } else { (distance << 1 ^ distance >> 63).cast_unsigned().wrapping_add(DISTANCE) };
-        memory.time = if *time == 0 { memory.time } else { *time };
-        if (*time == 0) != (distance == 0) {
-            return None;
-        }
-        to.put(form | no_time, distance);
-        own.iter().for_each(|word| to.write(&word.to_le_bytes()));
+        memory.comes(*time, *what);
+        to.put(ANY, 4);
+        [time, what].into_iter().chain(own).for_each(|word| to.put(*word, 8));
     }
     let used = to.used;
     room.get(..used).filter(|_| rest.is_empty())
@@ -153,25 +133,20 @@ pub fn pack<'r>(words: &[u64], room: &'r mut Vec<u8>) -> Option<&'r [u8]> {
 struct From<'a>(&'a [u8]);
 
 impl From<'_> {
-    fn number(&mut self) -> Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let Some((byte, rest)) = self.0.split_first() else { break };
-            self.0 = rest;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Error::damaged("a packed number has no end"))
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let Some((bytes, rest)) = self.0.split_first_chunk() else {
+            return Err(Error::damaged("a packed record has no end"));
+        };
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn half(&mut self) -> Result<u64> {
+        Ok(u32::from_le_bytes(self.bytes()?).into())
     }
 
     fn word(&mut self) -> Result<u64> {
-        let Some((word, rest)) = self.0.split_first_chunk() else {
-            return Err(Error::damaged("a packed record has too few words"));
-        };
-        self.0 = rest;
-        Ok(u64::from_le_bytes(*word))
+        Ok(u64::from_le_bytes(self.bytes()?))
     }
 }
 
@@ -182,25 +157,23 @@ impl From<'_> {
 pub fn unpack(bytes: &[u8], most: usize, to: &mut Vec<u8>) -> Result<()> {
     let (mut memory, mut from, most) = (Memory::default(), From(bytes), to.len() + most);
     while !from.0.is_empty() {
-        let head = from.number()?;
-        let rest = head >> BELOW;
-        let what = match head & 3 {
-            ENTRY => rest << 8 | ENTERED,
-            RETURN => match memory.open.last() {
-                Some(id) => id << 8 | RETURNED,
+        let head = from.half()?;
+        let rest = head >> FORM;
+        let (stamp, what) = match head & 3 {
+            ENTRY => (rest >> ID, (rest & (MOST_ID - 1)) << 8 | ENTERED),
+            RETURN => match memory.last() {
+                Some(id) => (rest, id << 8 | RETURNED),
                 None => return Err(Error::damaged("a packed return is of no function")),
             },
-            ANY => rest,
-            _ => 0,
+            LONG => (from.half()?, rest << 8 | ENTERED),
+            _ => (0, 0),
         };
-        memory.comes(what);
-        let mut time = 0;
-        if head & NO_TIME == 0 {
-            let distance = from.number()?.wrapping_sub(DISTANCE);
-            let distance = (distance >> 1).cast_signed() ^ -((distance & 1).cast_signed());
-            memory.time = memory.time.wrapping_add_signed(distance);
-            time = memory.time;
-        }
+        let (time, what) = match head & 3 {
+            ANY => (from.word()?, from.word()?),
+            _ if stamp == 0 => (0, what),
+            _ => (memory.time.wrapping_add(stamp - 1), what),
+        };
+        memory.comes(time, what);
         let count = (what >> 4 & 15) as usize;
         if to.len() + 16 + 8 * count > most {
             return Err(Error::damaged("more packed records than their block says"));
@@ -224,8 +197,9 @@ mod tests {
     use super::*;
 
     fn record() -> impl Strategy<Value = Vec<u64>> {
-        let what = (0_u64..40, 0_u64..3, 0_u64..5).prop_map(|(id, words, kind)| id << 8 | words << 4 | kind);
-        let time = prop_oneof![Just(0), 1_u64..1000, any::<u64>()];
+        let id = prop_oneof![3 => 0_u64..40, 1 => 8000_u64..9000, 1 => 0_u64..1 << 56];
+        let what = (id, 0_u64..3, 0_u64..5).prop_map(|(id, words, kind)| id << 8 | words << 4 | kind);
+        let time = prop_oneof![Just(0), 1_u64..1000, 1_u64..1 << 20, 1_u64..1 << 32, any::<u64>()];
         (time, what).prop_map(|(time, what)| match what {
             0 => vec![0, 0],
             _ => [time, what].into_iter().chain((0..what >> 4 & 15).map(|n| n * 77)).collect(),
@@ -253,16 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_refused() {
-        for words in [&[1][..], &[1, 0], &[1, 0x11], &[1, 1 << 61]] {
+    fn what_ends_within_a_record_is_refused() {
+        for words in [&[1][..], &[1, 0x11], &[1, 0x101, 2]] {
             assert_eq!(pack(words, &mut Vec::new()), None, "{words:?}");
         }
     }
 
-    /// An entry and its return, of one function of fewer than 2048, less than 64 ticks apart: five bytes.
+    /// The forms of records, by the bytes that they take.
     #[test]
-    fn a_call_takes_five_bytes() {
-        let words = [1, 0x7ff01, 50, 0x7ff02];
-        assert_eq!(pack(&words, &mut Vec::new()).map(<[u8]>::len), Some(2 + 1 + 1 + 1));
+    fn a_call_takes_eight_bytes() {
+        let bytes = |words: &[u64]| pack(words, &mut Vec::new()).map(<[u8]>::len);
+        let first = [1, 0x101];
+        assert_eq!(bytes(&first), Some(20));
+        let with = |more: &[u64]| bytes(&[&first, more].concat()).map(|all| all - 20);
+        assert_eq!(with(&[2, 8191 << 8 | 1, 131_071, 8191 << 8 | 2]), Some(4 + 4));
+        assert_eq!(with(&[2, 8192 << 8 | 1]), Some(8), "a function of a large number");
+        assert_eq!(with(&[131_072, 0x201]), Some(8), "a long time");
+        assert_eq!(with(&[(1 << 30) - 1, 0x102]), Some(4), "a long time");
+        assert_eq!(with(&[1 << 30, 0x102]), Some(20), "a longer one");
+        assert_eq!(with(&[0, 0x201, 0, 0x202]), Some(4 + 4), "no times");
+        assert_eq!(with(&[2, 0x202]), Some(20), "another function's return");
     }
 }

@@ -109,8 +109,8 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     assert_eq!(why(&file), "");
     assert!(why(b"short").contains("shorter than a header"));
     assert!(why(&[0; 100]).contains("its first bytes are others"));
-    file[8] = 2;
-    assert!(why(&file).contains("unknown version of a trace '2'; valid: version 1"), "{}", why(&file));
+    file[8] = 1;
+    assert!(why(&file).contains("unknown version of a trace '1'; valid: version 2"), "{}", why(&file));
     // A block that would be larger than any.
     let mut file = some();
     file[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
