@@ -98,6 +98,21 @@ impl Mutable for X86_64 {
             Insn::LoadVector { dst, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: at.moved(by) });
             }
+            Insn::XaddThread { reg, at } if at.variable().is_some() => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::XaddThread { reg, at: at.moved(by) });
+            }
+            Insn::CmpThread { reg, at } if at.variable().is_some() => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::CmpThread { reg, at: at.moved(by) });
+            }
+            Insn::IncThread { at } if at.variable().is_some() => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::IncThread { at: at.moved(by) });
+            }
+            Insn::LoadThread { dst, at } if at.variable().is_some() => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadThread { dst, at: at.moved(by) });
+            }
+            Insn::StoreThread { src, at } if at.variable().is_some() => {
+                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreThread { src, at: at.moved(by) });
+            }
             Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
             Insn::PushSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushSlot { at: at + by }),
             Insn::LoadSlot { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadSlot { dst, at: at + by }),

@@ -13,6 +13,9 @@ enum tramptool_symbol {
 	TRAMPTOOL_FUNCTION,	/* the address of the function, whose site jumps to the trampoline */
 	TRAMPTOOL_CLOCK,	/* the address of the variable that has the time */
 	TRAMPTOOL_REFILL,	/* the address of the routine that makes room */
+	TRAMPTOOL_CALLEE,	/* the address of the C function that a sled calls */
+	TRAMPTOOL_TLS,		/* the offset of the thread's words from the thread pointer */
+	TRAMPTOOL_SYMBOLS,	/* how many there are */
 };
 
 /* A field: the psABI's formula for its type of relocation says what belongs there. */

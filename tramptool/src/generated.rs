@@ -106,6 +106,8 @@ pub enum Filled {
     Refill,
     /// The address of the C function that a sled calls.
     Callee,
+    /// The offset of the thread's words from the thread pointer.
+    Tls,
 }
 
 /// What a copy of a template is for: what S is in its fields. An address that the template has no field for is not looked at.
@@ -121,6 +123,8 @@ pub struct Filling {
     pub refill: u64,
     /// The address of the C function that a sled calls.
     pub callee: u64,
+    /// Of [`Spec::tls`]: the offset of the variable with the thread's words from the thread pointer.
+    pub tls: i64,
 }
 
 /// A relocation of [`Trampolines::bytes`].
@@ -235,6 +239,7 @@ impl Filling {
             Filled::Clock => self.clock,
             Filled::Refill => self.refill,
             Filled::Callee => self.callee,
+            Filled::Tls => self.tls.cast_unsigned(),
         }
     }
 }
@@ -319,6 +324,7 @@ impl Trampolines {
                 Depends::Clock => Filled::Clock,
                 Depends::Refill => Filled::Refill,
                 Depends::Callee => Filled::Callee,
+                Depends::Tls => Filled::Tls,
             },
             place: f.place,
             addend: f.addend,

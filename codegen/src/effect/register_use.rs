@@ -107,7 +107,11 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, reg);
             add(writes, reg);
         }
-        Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } | Action::BitToSign { dst, src, .. } => {
+        Action::Add { dst, src, .. }
+        | Action::OffsetHigh { dst, src, .. }
+        | Action::OffsetLow { dst, src, .. }
+        | Action::RoundDown { dst, src, .. }
+        | Action::BitToSign { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
         }

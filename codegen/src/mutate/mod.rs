@@ -249,6 +249,8 @@ fn narrowed<I: Mutable>(c: &At<MutantInsn<I>>, abi: &Abi) -> Vec<Edit<MutantInsn
             | Action::LoadLow { .. }
             | Action::LoadAt { .. }
             | Action::LoadThread { .. }
+            | Action::OffsetHigh { .. }
+            | Action::OffsetLow { .. }
             | Action::ThreadPointer { .. }
     );
     let of_sp = matches!(c.effects.sp, SpEffect::Move(_) | SpEffect::CopyTo(..) | SpEffect::CopyFrom(..));

@@ -20,6 +20,8 @@ pub enum Filled {
     Refill,
     /// The address of the C function that a sled calls.
     Callee,
+    /// The offset of the thread's words from the thread pointer.
+    Tls,
 }
 
 impl Filled {
@@ -31,6 +33,7 @@ impl Filled {
             Filled::Clock => "clock",
             Filled::Refill => "refill",
             Filled::Callee => "callee",
+            Filled::Tls => "tls",
         }
     }
 }
@@ -117,6 +120,8 @@ fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Re
     let name = assembly.globals.get(symbol as usize).map_or("", |s| assembly.name(s));
     let filled = if name == spec.body.function {
         Filled::Function
+    } else if spec.kind.recorder().is_some_and(|recorder| recorder.tls) && name == spec.tls {
+        Filled::Tls
     } else if Some(name) == target.convention.clock {
         Filled::Clock
     } else if spec.kind.recorder().is_some_and(|recorder| recorder.refill) && name == spec.callee {

@@ -13,6 +13,9 @@ use crate::run::case::Case;
 
 /// Where the thread pointer points to, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x67_8d21_0000;
+/// Bytes from there to the variable that has the thread's words, where one has them: its words lie on both sides of a multiple of
+/// 4096, and each part of an offset counts.
+pub(crate) const VARIABLE: u64 = 0x5ff0;
 /// Bytes of memory on each side.
 const SIDE: u64 = 0x1_0000;
 /// Bytes beside each word that must stay as they are.
@@ -96,7 +99,8 @@ impl Words {
     /// Those that a contract names; `None` of one that records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
         let Recorder { refill, shadow, pair, .. } = contract.kind.recorder()?;
-        let place = |at: i32| POINTER.wrapping_add_signed(at.into());
+        let from = if contract.tls.is_empty() { POINTER } else { POINTER + VARIABLE };
+        let place = |at: i32| from.wrapping_add_signed(at.into());
         let [cursor, limit, count] = contract.thread_words.map(place);
         let kept = shadow.then(|| contract.shadow_words.map(place)).map(|[top, limit]| Kept { top, limit });
         let room = 1_u64.checked_shl(contract.full_bit.unsigned_abs()).filter(|_| refill);
@@ -111,7 +115,7 @@ impl Words {
     /// # Errors
     /// It does.
     pub(crate) fn check(contract: &Contract) -> Result<()> {
-        let most = (SIDE - BESIDE - 8) as i32;
+        let most = (SIDE - VARIABLE - BESIDE - 8) as i32;
         let Some(recorder) = contract.kind.recorder() else { return Ok(()) };
         let shadow = contract.shadow_words.into_iter().filter(|_| recorder.shadow);
         let at: Vec<i32> = contract.thread_words.into_iter().chain(shadow).collect();

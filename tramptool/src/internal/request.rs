@@ -21,6 +21,7 @@ pub struct Request {
     name: String,
     kind: Kind,
     callee: String,
+    tls: String,
     function: String,
     resume: i32,
     exit: String,
@@ -49,6 +50,7 @@ impl Request {
             name: &self.name,
             kind: self.kind,
             callee: &self.callee,
+            tls: &self.tls,
             body,
             programs: &self.programs,
             export: &self.export,
@@ -94,6 +96,7 @@ fn named(name: &str, kind: Kind) -> Request {
         name,
         kind,
         callee: none(),
+        tls: none(),
         function: none(),
         resume: 0,
         exit: none(),
@@ -172,8 +175,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         refuse_of_function(what, args)?;
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
-    let [call, exits, refill] = [&args.call, &args.exit, &args.refill].map(Option::as_deref);
-    let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill)];
+    let [call, exits, refill, tls] = [&args.call, &args.exit, &args.refill, &args.tls].map(Option::as_deref);
+    let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill), ("tls", tls)];
     let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
     for (option, symbol) in named.chain(attached.clone()) {
         check_symbol(option, symbol, &frame, target)?;
@@ -185,7 +188,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     }
     refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
     let (signed, export) = (args.signed, String::new());
-    Ok(Request { name, kind, callee, function, resume, exit, signed, programs, export, proof })
+    let tls = args.tls.clone().unwrap_or_default();
+    Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, export, proof })
 }
 
 /// Refuse what says something of the traced function, where nothing calls it or jumps there.

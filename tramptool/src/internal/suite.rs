@@ -28,6 +28,9 @@ use emu_tests::{
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
+/// The thread-local variable of those trampolines of a suite that record and have one.
+const TLS: &str = "thread_words";
+
 /// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
 const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER, signed: false };
 
@@ -118,6 +121,22 @@ const RECORDERS: &[(&str, Recorder)] = &[
             args: 2,
             result: true,
             ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0018)
+        },
+    ),
+    ("record_count_tls", Recorder { tls: true, ..Recorder::new(Events::Count, Clock::None, 0) }),
+    ("record_pair_tls", Recorder { tls: true, pair: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0019) }),
+    (
+        "record_shadow_tls",
+        Recorder { tls: true, shadow: true, args: 1, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_001a) },
+    ),
+    (
+        "record_shadow_all_tls",
+        Recorder {
+            tls: true,
+            keeps_all: true,
+            shadow: true,
+            refill: true,
+            ..Recorder::new(Events::Both, Clock::Stamp8, 0x4_001b)
         },
     ),
     ("record_both_args", Recorder { args: 6, result: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000a) }),
@@ -367,7 +386,8 @@ pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> 
         (Calls::Handlers, Gives::Frame) => CALLBACK,
         _ => CALLEE,
     };
-    Spec { name, kind, callee, body, programs, export: "" }
+    let tls = if kind.recorder().is_some_and(|recorder| recorder.tls) { TLS } else { "" };
+    Spec { name, kind, callee, tls, body, programs, export: "" }
 }
 
 /// The same programs, but for whom they are: two functions of the suite in turn.
@@ -428,7 +448,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair, keeps_all }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair, keeps_all, tls }) => {
             let form = if shadow { " --form shadow" } else { "" };
             let sig = if events == Events::Both && !shadow { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
@@ -437,11 +457,12 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let unwind = if unwind { " --unwind" } else { "" };
             let pair = if pair { " --pair" } else { "" };
             let live = if keeps_all { " --live all" } else { "" };
+            let tls = if tls { format!(" --tls {TLS}") } else { String::new() };
             let refill = if refill { format!(" --refill {}", spec.callee) } else { String::new() };
             let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{pair}{live}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
-                "record --events {}{form}{numbered}{sig} --function {function}+{resume} --name {}",
+                "record --events {}{form}{numbered}{tls}{sig} --function {function}+{resume} --name {}",
                 events.name(),
                 spec.name
             )
