@@ -328,7 +328,6 @@ fn templates_have_what_objects_have() {
             assert!(read("t.template.h").contains(&row), "{arch}: no {row}");
         }
         for (line, says) in [
-            ("record --unwind", "unwinders find the landing pad of --unwind by a table, and a copy has none"),
             ("record --name f.1", "--emit template: 'f.1' is not a C identifier; valid: --name with letters"),
             ("record -o -", "-o - takes one file, --emit makes 2"),
         ] {
