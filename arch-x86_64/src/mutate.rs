@@ -68,6 +68,10 @@ impl Mutable for X86_64 {
         ]
     }
 
+    fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
+        if let Insn::JaeFar { to } = insn { Some(Either::Faulty(Faulty::JgeFar { to })) } else { None }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Endbr64 => {

@@ -353,6 +353,15 @@ pub enum Action {
         /// The second.
         with: Reg,
     },
+    /// Branch if the flags say that the first is not below the second, as numbers with a sign.
+    BranchIfSigned,
+    /// Branch if `reg` is not below `with`, as numbers with a sign.
+    BranchIfRegSigned {
+        /// The first.
+        reg: Reg,
+        /// The second.
+        with: Reg,
+    },
     /// Branch if two registers differ.
     BranchIfRegsDiffer {
         /// The first.

@@ -240,8 +240,10 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(reads, with);
             writes.flags = true;
         }
-        Action::BranchIfNotBelow => reads.flags = true,
-        Action::BranchIfRegNotBelow { reg, with } | Action::BranchIfRegsDiffer { reg, with } => {
+        Action::BranchIfNotBelow | Action::BranchIfSigned => reads.flags = true,
+        Action::BranchIfRegNotBelow { reg, with }
+        | Action::BranchIfRegSigned { reg, with }
+        | Action::BranchIfRegsDiffer { reg, with } => {
             add(reads, reg);
             add(reads, with);
         }
