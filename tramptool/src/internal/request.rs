@@ -162,6 +162,17 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         jumps(what, target)?;
     }
     let frame = target.frame(kind)?;
+    if args.signed && kind.names_body() && !kind.jumped_to() {
+        let (arch, profile) = (target.facts.name, target.convention.profile);
+        return Err(Error::new(format!(
+            "{what}: --signed is given, but this site of {arch} in profile {profile} calls, and its own return address is the one that is \
+             authenticated; valid: without --signed, or sites that jump: another profile, or without the flag SKIP_FRAME"
+        )));
+    }
+    if [&callee, &function_symbol(args)].into_iter().any(|named| args.tls.as_ref() == Some(named)) {
+        let variable = args.tls.as_deref().unwrap_or_default();
+        return Err(Error::new(format!("{what}: --tls {variable} is a function too; valid: a thread-local variable")));
+    }
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         resume = behind_usual_site(what, args, target)?;
@@ -200,6 +211,11 @@ fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     Err(Error::new(format!(
         "{what}: --{option} is given, but nothing calls it or jumps there; valid: without --{option}{or}"
     )))
+}
+
+/// The symbol of the traced function, without what lies behind it.
+fn function_symbol(args: &Asked) -> String {
+    args.function.as_deref().map_or("", |text| text.split_once('+').map_or(text, |(symbol, _)| symbol)).to_owned()
 }
 
 /// Refuse to call the traced function for itself: each call would lead to the next.
