@@ -20,7 +20,8 @@ fn build(b: &Bench, arch: &Arch) {
     ];
     sources.iter().for_each(|(name, text)| fs::write(b.path(name), text).unwrap());
     let function = format!("f+{}", arch.with.site);
-    let what = ["record", "--events", "both", "--clock", "none", "--unwind", "--tls", "words", "--sig", "long f(long a)"];
+    let what =
+        ["record", "--events", "both", "--clock", "none", "--unwind", "--tls", "words", "--sig", "long f(long a)"];
     let how = ["--function", &function, "--name", "both", "--profile", "bare", "--arch", arch.name, "--stem", "both"];
     let abi = arch.with.set.iter().filter(|s| s.starts_with("abi=")).flat_map(|s| ["--set", s]);
     b.ok(&[&["gen"], &what[..], &how, &["--emit", "template"], &abi.collect::<Vec<_>>()].concat());

@@ -255,7 +255,6 @@ fn narrowed<I: Mutable>(c: &At<MutantInsn<I>>, abi: &Abi) -> Vec<Edit<MutantInsn
             | Action::LoadLow { .. }
             | Action::LoadAt { .. }
             | Action::LoadThread { .. }
-            | Action::OffsetHigh { .. }
             | Action::OffsetLow { .. }
             | Action::ThreadPointer { .. }
     );

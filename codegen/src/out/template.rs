@@ -142,7 +142,9 @@ impl Piece {
         self.bytes.extend([0; POINTER]);
         let mut table = assembly.tables.bytes.clone();
         for reloc in &assembly.tables.relocs {
-            let Some(known) = place(reloc.to, assembly, None) else { return Err(Error::Unpaired { high: reloc.at.into() }) };
+            let Some(known) = place(reloc.to, assembly, None) else {
+                return Err(Error::Unpaired { high: reloc.at.into() });
+            };
             count(reloc, known, &mut table, facts);
         }
         let exceptions = Exceptions { personality, table: self.bytes.len() as u32 };

@@ -64,7 +64,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_count", Recorder::new(Events::Count, Clock::None, 0)),
     ("record_entry", Recorder::new(Events::Entry, Clock::None, 0x4_0001)),
     ("record_entry_word", Recorder::new(Events::Entry, Clock::Word, Recorder::LAST_ID)),
-    ("record_entry_args", Recorder { args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0002) }),
+    ("record_entry_args", Recorder { tls: true, args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0002) }),
     ("record_both", Recorder::new(Events::Both, Clock::None, 0x1234)),
     ("record_both_word", Recorder::new(Events::Both, Clock::Word, 0x4_0007)),
     ("record_both_tsc", Recorder::new(Events::Both, Clock::Tsc, 0x4_0008)),
@@ -72,7 +72,13 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_both_unwind", Recorder { unwind: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000b) }),
     (
         "record_both_unwind_tsc",
-        Recorder { unwind: true, result: true, args: 2, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000c) },
+        Recorder {
+            tls: true,
+            unwind: true,
+            result: true,
+            args: 2,
+            ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000c)
+        },
     ),
     ("record_entry_refill", Recorder { refill: true, ..Recorder::new(Events::Entry, Clock::None, 0x4_000d) }),
     (
@@ -86,12 +92,13 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_pair", Recorder { pair: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0012) }),
     (
         "record_pair_tsc",
-        Recorder { pair: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0013) },
+        Recorder { tls: true, pair: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0013) },
     ),
     ("record_shadow", Recorder { shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0010) }),
     (
         "record_shadow_refill",
         Recorder {
+            tls: true,
             shadow: true,
             refill: true,
             args: 2,
@@ -106,7 +113,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ),
     (
         "record_shadow_all",
-        Recorder { keeps_all: true, shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0016) },
+        Recorder { tls: true, keeps_all: true, shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0016) },
     ),
     (
         "record_both_stamp8_all",
@@ -121,22 +128,6 @@ const RECORDERS: &[(&str, Recorder)] = &[
             args: 2,
             result: true,
             ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0018)
-        },
-    ),
-    ("record_count_tls", Recorder { tls: true, ..Recorder::new(Events::Count, Clock::None, 0) }),
-    ("record_pair_tls", Recorder { tls: true, pair: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0019) }),
-    (
-        "record_shadow_tls",
-        Recorder { tls: true, shadow: true, args: 1, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_001a) },
-    ),
-    (
-        "record_shadow_all_tls",
-        Recorder {
-            tls: true,
-            keeps_all: true,
-            shadow: true,
-            refill: true,
-            ..Recorder::new(Events::Both, Clock::Stamp8, 0x4_001b)
         },
     ),
     ("record_both_args", Recorder { args: 6, result: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000a) }),
