@@ -207,7 +207,30 @@ fn templates_and_relocations_are_those_of_the_tool() {
         let direct = tramptool::generate(&target, &[tramptool::Spec::direct("g").args(1)]).unwrap();
         assert!(direct.template().unwrap_err().to_string().contains("g_tramp neither records nor is a sled"));
 
-        // A table has an entry for each copy, and an end. What is out of reach changes nothing.
+        // A copy has in each field what belongs there, or there is none.
+        let template = made.template().unwrap();
+        let mut copy = vec![0; template.bytes.len()];
+        let near = |id| tramptool::Filling { id, function: 0x1_0000, clock: 0x1_8000, ..Default::default() };
+        template.copy_to(&target, 0x2_0000, &near(7), &mut copy).unwrap();
+        assert_ne!(copy, template.bytes, "{arch}");
+        let refused = |at, filling: &_, bytes: usize| {
+            template.copy_to(&target, at, filling, &mut vec![0; bytes]).unwrap_err().to_string()
+        };
+        let whole = template.bytes.len();
+        assert!(refused(0x2_0000, &near(7), whole - 1).contains("valid: as much room"));
+        assert!(refused(0x2_0000, &near(tramptool::Filling::IDS), whole).contains("valid: 0 to 8388"));
+        assert!(refused(1 << 40, &near(7), whole).contains(" reach"), "{arch}");
+    }
+}
+
+/// A table has an entry for each copy, and an end. What is out of reach changes nothing.
+#[test]
+fn unwind_tables_grow_with_the_arena() {
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let target = tramptool::Target::with_profile(arch, "bare").unwrap();
+        let spec = tramptool::Spec::record("f", tramptool::Events::Both).clock(tramptool::Clock::None).unwind();
+        let template = tramptool::generate(&target, &[spec.sig("long f(long a)")]).unwrap().template().unwrap();
         let mut table = tramptool::UnwindTable::new(0x3_0000);
         let lengths = |table: &tramptool::UnwindTable| {
             let (mut at, mut all, bytes) = (0, Vec::new(), table.bytes());
@@ -229,19 +252,5 @@ fn templates_and_relocations_are_those_of_the_tool() {
         assert_eq!(distance, 0x2_0000 - (0x3_0000 + from as i32), "{arch}");
         let before = table.clone();
         assert!(table.add(&target, &template, 1 << 40).is_err() && table == before, "{arch}");
-
-        // A copy has in each field what belongs there, or there is none.
-        let template = made.template().unwrap();
-        let mut copy = vec![0; template.bytes.len()];
-        let near = |id| tramptool::Filling { id, function: 0x1_0000, clock: 0x1_8000, ..Default::default() };
-        template.copy_to(&target, 0x2_0000, &near(7), &mut copy).unwrap();
-        assert_ne!(copy, template.bytes, "{arch}");
-        let refused = |at, filling: &_, bytes: usize| {
-            template.copy_to(&target, at, filling, &mut vec![0; bytes]).unwrap_err().to_string()
-        };
-        let whole = template.bytes.len();
-        assert!(refused(0x2_0000, &near(7), whole - 1).contains("valid: as much room"));
-        assert!(refused(0x2_0000, &near(tramptool::Filling::IDS), whole).contains("valid: 0 to 8388"));
-        assert!(refused(1 << 40, &near(7), whole).contains(" reach"), "{arch}");
     }
 }

@@ -102,21 +102,6 @@ impl Mutable for X86_64 {
             Insn::LoadVector { dst, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadVector { dst, at: at.moved(by) });
             }
-            Insn::XaddThread { reg, at } if at.variable().is_some() => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::XaddThread { reg, at: at.moved(by) });
-            }
-            Insn::CmpThread { reg, at } if at.variable().is_some() => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::CmpThread { reg, at: at.moved(by) });
-            }
-            Insn::IncThread { at } if at.variable().is_some() => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::IncThread { at: at.moved(by) });
-            }
-            Insn::LoadThread { dst, at } if at.variable().is_some() => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadThread { dst, at: at.moved(by) });
-            }
-            Insn::StoreThread { src, at } if at.variable().is_some() => {
-                out.off_by(Operator::SlotOffset, 8, |by| Insn::StoreThread { src, at: at.moved(by) });
-            }
             Insn::PushBp { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushBp { at: at + by }),
             Insn::PushSlot { at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::PushSlot { at: at + by }),
             Insn::LoadSlot { dst, at } => out.off_by(Operator::SlotOffset, 8, |by| Insn::LoadSlot { dst, at: at + by }),
@@ -158,8 +143,25 @@ impl Mutable for X86_64 {
             }
             Insn::JnzFar { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::JzFar { to }),
             Insn::Jnz { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Jz { to }),
-            _ => {}
+            _ => thread_faults(insn, out),
         }
+    }
+}
+
+/// Another word of the thread, where a linker says where they are.
+fn thread_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let mut moved = |at: Disp, form: &dyn Fn(Disp) -> Insn| {
+        if at.variable().is_some() {
+            out.off_by(Operator::SlotOffset, 8, |by| form(at.moved(by)));
+        }
+    };
+    match insn {
+        Insn::XaddThread { reg, at } => moved(at, &|at| Insn::XaddThread { reg, at }),
+        Insn::CmpThread { reg, at } => moved(at, &|at| Insn::CmpThread { reg, at }),
+        Insn::IncThread { at } => moved(at, &|at| Insn::IncThread { at }),
+        Insn::LoadThread { dst, at } => moved(at, &|at| Insn::LoadThread { dst, at }),
+        Insn::StoreThread { src, at } => moved(at, &|at| Insn::StoreThread { src, at }),
+        _ => {}
     }
 }
 

@@ -375,7 +375,7 @@ fn functions_that_begin_with_landing_pads_go_on_behind_them() {
         let signed = ["--signed", "--function", "f", "--profile", "bare", "--arch", arch];
         b.refuses(
             &[&programs[..], &signed].concat(),
-            &["programs: --signed is given, but this site of ", "valid: without --signed, "],
+            &["programs: --signed is given, but sites of ", "valid: without --signed"],
         );
     }
 }

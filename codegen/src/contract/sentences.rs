@@ -178,12 +178,17 @@ impl Contract {
         ]
     }
 
-    fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
-        let function = self.traced.as_ref().map_or("", |t| &t.function);
-        let words = match self.tls.as_str() {
+    /// Where the thread's words are, up to the names of the offsets.
+    fn place_of_words(&self) -> String {
+        match self.tls.as_str() {
             "" => format!("{} + RECORD", self.convention.thread.unwrap_or_default()),
             variable => format!("{variable} + TLS"),
-        };
+        }
+    }
+
+    fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
+        let function = self.traced.as_ref().map_or("", |t| &t.function);
+        let words = &self.place_of_words();
         let (mut text, place) = (vec![self.site_jumps()], self.goes_on());
         text.push(match recorder.events {
             Events::Count => {
@@ -247,13 +252,11 @@ impl Contract {
                 "An exception or a forced unwind that leaves {function} is recorded, and goes on: unwinders find the landing pad by {PERSONALITY}."
             ));
         }
-        if !self.tls.is_empty() {
-            text.push(format!("{} is a thread-local variable.", self.tls));
-        }
+        text.extend((!self.tls.is_empty()).then(|| format!("{} is a thread-local variable.", self.tls)));
         text.push("Touches no vector register.".to_owned());
         text.extend(recorder.keeps_all.then(|| ALL_KEPT.to_owned()));
         if recorder.shadow {
-            text.extend(shadow_sentences(&words));
+            text.extend(shadow_sentences(words));
         } else if recorder.events == Events::Both {
             text.push(
                 "The function must not have stack arguments: its caller's stack is one frame higher than it expects."

@@ -107,11 +107,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, reg);
             add(writes, reg);
         }
-        Action::Add { dst, src, .. }
-        | Action::OffsetHigh { dst, src, .. }
-        | Action::OffsetLow { dst, src, .. }
-        | Action::RoundDown { dst, src, .. }
-        | Action::BitToSign { dst, src, .. } => {
+        Action::Add { dst, src, .. } | Action::RoundDown { dst, src, .. } | Action::BitToSign { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
         }
@@ -214,7 +210,7 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(writes, low);
             high.into_iter().for_each(|high| add(writes, high));
         }
-        Action::LowBits { dst, src, .. } => {
+        Action::LowBits { dst, src, .. } | Action::OffsetHigh { dst, src, .. } | Action::OffsetLow { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
         }

@@ -87,6 +87,11 @@ impl Checker<'_> {
         }
     }
 
+    /// A word of the thread, as it is now.
+    pub(super) fn word(&self, cell: Cell, state: &State) -> Value {
+        self.of_thread(cell, state).map_or(Value::lost(Why::Computed), |at| self.thread_word(at, state))
+    }
+
     /// What the high part of a variable's offset makes of a value.
     pub(super) fn with_offset_high(&self, value: Value, sym: Sym) -> Value {
         match value {
@@ -307,4 +312,9 @@ impl Checker<'_> {
             self.fault(line, Property::Record, "a record has other words, or what happened is not stored last");
         }
     }
+}
+
+/// What the low part of a variable's offset makes of a value.
+pub(super) fn with_offset_low(value: Value, sym: Sym) -> Value {
+    if value == Value::of(Root::TlsHigh(sym, true)) { Value::of(Root::Tls(sym)) } else { Value::lost(Why::Computed) }
 }

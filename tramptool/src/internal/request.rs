@@ -162,17 +162,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         jumps(what, target)?;
     }
     let frame = target.frame(kind)?;
-    if args.signed && kind.names_body() && !kind.jumped_to() {
-        let (arch, profile) = (target.facts.name, target.convention.profile);
-        return Err(Error::new(format!(
-            "{what}: --signed is given, but this site of {arch} in profile {profile} calls, and its own return address is the one that is \
-             authenticated; valid: without --signed, or sites that jump: another profile, or without the flag SKIP_FRAME"
-        )));
-    }
-    if [&callee, &function_symbol(args)].into_iter().any(|named| args.tls.as_ref() == Some(named)) {
-        let variable = args.tls.as_deref().unwrap_or_default();
-        return Err(Error::new(format!("{what}: --tls {variable} is a function too; valid: a thread-local variable")));
-    }
+    refuse_misplaced(what, args, kind, target)?;
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         resume = behind_usual_site(what, args, target)?;
@@ -198,8 +188,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
-    let (signed, export) = (args.signed, String::new());
-    let tls = args.tls.clone().unwrap_or_default();
+    let (signed, tls, export) = (args.signed, args.tls.clone().unwrap_or_default(), String::new());
     Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, export, proof })
 }
 
@@ -213,9 +202,23 @@ fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     )))
 }
 
-/// The symbol of the traced function, without what lies behind it.
-fn function_symbol(args: &Asked) -> String {
-    args.function.as_deref().map_or("", |text| text.split_once('+').map_or(text, |(symbol, _)| symbol)).to_owned()
+/// Refuse a return address that is signed where another one is in its place, and words of a thread in a function.
+fn refuse_misplaced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Result<()> {
+    let (arch, profile) = (target.facts.name, target.convention.profile);
+    if args.signed && kind.names_body() && !kind.jumped_to() {
+        return Err(Error::new(format!(
+            "{what}: --signed is given, but sites of {arch} in profile {profile} call it, and the return address of that call would be \
+             authenticated; valid: without --signed, without the flag SKIP_FRAME, or a profile whose sites jump"
+        )));
+    }
+    let Some(variable) = args.tls.as_deref() else { return Ok(()) };
+    let symbol = |text: &str| text.split_once('+').map_or(text, |(symbol, _)| symbol).to_owned();
+    let functions =
+        args.function.as_deref().map(symbol).into_iter().chain(args.refill.clone()).chain(args.name.clone());
+    match functions.into_iter().any(|function| function == variable) {
+        true => Err(Error::new(format!("{what}: --tls {variable} is a function too; valid: a thread-local variable"))),
+        false => Ok(()),
+    }
 }
 
 /// Refuse to call the traced function for itself: each call would lead to the next.
