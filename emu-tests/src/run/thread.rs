@@ -239,7 +239,9 @@ impl Words {
         }
         // A thread that has no shadow stack gets one.
         if let Some(kept) = self.kept.filter(|kept| word(uc, kept.top) == 0) {
-            kept.at_first(false, false).into_iter().for_each(|(at, value)| put_word(uc, at, value));
+            for (at, value) in kept.at_first(false, false) {
+                put_word(uc, at, value);
+            }
         }
     }
 
