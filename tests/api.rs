@@ -172,14 +172,19 @@ fn templates_and_relocations_are_those_of_the_tool() {
             (json["name"].as_str(), json["align"].as_u64()),
             (Some(&*template.name), Some(template.align.into()))
         );
-        let told = template.fixups.iter().map(|f| {
-            let symbol = format!("{:?}", f.symbol).to_lowercase();
-            let (r_type, place, addend) = (f.r_type, f.place, f.addend);
-            let at = f.offset;
-            serde_json::json!({ "offset": at, "type": r_type, "name": f.name, "symbol": symbol, "place": place, "addend": addend })
-        });
-        let told: Vec<_> = told.collect();
-        assert!(told.len() > 3 && json["fixups"] == serde_json::json!(told), "{arch}: {told:?}");
+        let told = |fixups: &[tramptool::FixUp]| {
+            let one = |f: &tramptool::FixUp| {
+                let symbol = format!("{:?}", f.symbol).to_lowercase();
+                let (at, r_type, place, addend) = (f.offset, f.r_type, f.place, f.addend);
+                serde_json::json!({ "offset": at, "type": r_type, "name": f.name, "symbol": symbol, "place": place, "addend": addend })
+            };
+            fixups.iter().map(one).collect::<Vec<_>>()
+        };
+        let fields = told(&template.fixups);
+        assert!(fields.len() > 3 && json["fixups"] == serde_json::json!(fields), "{arch}: {fields:?}");
+        let hex: String = template.unwind.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let unwind = serde_json::json!({ "bytes": hex, "fixups": told(&template.unwind.fixups) });
+        assert_eq!(json["unwind"], unwind, "{arch}");
 
         let bytes = std::fs::read(b.path("t.o")).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
@@ -215,5 +220,37 @@ fn templates_and_relocations_are_those_of_the_tool() {
         assert!(refused(0x2_0000, &near(7), whole - 1).contains("valid: as much room"));
         assert!(refused(0x2_0000, &near(tramptool::Filling::IDS), whole).contains("valid: 0 to 8388"));
         assert!(refused(1 << 40, &near(7), whole).contains(" reach"), "{arch}");
+    }
+}
+
+/// A table has an entry for each copy, and an end. What is out of reach changes nothing.
+#[test]
+fn unwind_tables_grow_with_the_arena() {
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let target = tramptool::Target::with_profile(arch, "bare").unwrap();
+        let spec = tramptool::Spec::record("f", tramptool::Events::Both).clock(tramptool::Clock::None).unwind();
+        let template = tramptool::generate(&target, &[spec.sig("long f(long a)")]).unwrap().template().unwrap();
+        let mut table = tramptool::UnwindTable::new(0x3_0000);
+        let lengths = |table: &tramptool::UnwindTable| {
+            let (mut at, mut all, bytes) = (0, Vec::new(), table.bytes());
+            while let Some(length) = bytes.get(at..at + 4) {
+                all.push(u32::from_le_bytes(length.try_into().unwrap()));
+                at += 4 + all[all.len() - 1] as usize;
+            }
+            assert_eq!(at, bytes.len(), "{arch}");
+            all
+        };
+        assert_eq!(lengths(&table), [0], "{arch}");
+        table.add(&target, &template, 0x2_0000).unwrap();
+        table.add(&target, &template, 0x2_1000).unwrap();
+        let [cie, fde, second_cie, second_fde, 0] = lengths(&table)[..] else { panic!("{arch}: {table:?}") };
+        assert_eq!((cie, fde), (second_cie, second_fde), "{arch}");
+        // S + A - P.
+        let from = 4 + cie as usize + 8;
+        let distance = i32::from_le_bytes(table.bytes()[from..from + 4].try_into().unwrap());
+        assert_eq!(distance, 0x2_0000 - (0x3_0000 + from as i32), "{arch}");
+        let before = table.clone();
+        assert!(table.add(&target, &template, 1 << 40).is_err() && table == before, "{arch}");
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use codegen::ask::spec::{Kind, Spec};
+use codegen::ask::spec::{Body, Kind, Spec};
 use codegen::backend::{Artifact, Backend};
 use codegen::out::obj;
 use codegen::profile::target::Target;
@@ -148,6 +148,28 @@ fn gnu_as_agrees_on_every_trampoline() {
             }
         }
     }
+}
+
+/// Where return addresses come signed, unwinders are told until they are authenticated.
+#[test]
+fn gnu_as_agrees_where_return_addresses_come_signed() {
+    let mut signed = 0;
+    for backend in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let target = common::targets(*backend).into_iter().find(|target| target.convention.thread.is_some()).unwrap();
+        let trampolines = suite::trampolines(&target).unwrap();
+        for spec in suite::specs(&trampolines) {
+            let spec = Spec { body: Body { signed: true, ..spec.body }, ..spec };
+            if !spec.kind.jumped_to() || !spec.kind.names_body() || backend.generate(&[spec], &target).is_err() {
+                continue;
+            }
+            compare(*backend, &target, &[spec], dir.path());
+            let text = templates::asm(&backend.generate(&[spec], &target).unwrap().listings, &target, "t").unwrap();
+            assert_eq!(text.matches(".cfi_negate_ra_state").count(), 2, "{text}");
+            signed += 1;
+        }
+    }
+    assert!(signed > 10, "{signed}");
 }
 
 /// They share their code. Text and code are made together, so that each text must be that of the trampoline alone.

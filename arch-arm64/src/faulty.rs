@@ -17,6 +17,9 @@ use crate::reloc;
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Faulty {
     BtiJ,
+    BGe {
+        to: Local,
+    },
     StrW {
         src: Reg,
         at: Disp,
@@ -39,6 +42,8 @@ pub enum Faulty {
 codegen::rows! { Faulty, w names out target;
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
+    BGe { to } => write!(w, "b.ge\t{}", names.local(to)),
+        { out.push_u32(B_GE); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfSigned);
     StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
         Effects::store(src, at.value).and(Action::StoreHalf);
@@ -52,6 +57,9 @@ codegen::rows! { Faulty, w names out target;
         { out.push_u32(MOV_WSP_WSP) },
         Effects::sp(SpEffect::Realign).and(Action::LowBits { dst: SP, src: SP, bits: 32 });
 }
+
+/// B.GE, without its distance.
+const B_GE: u32 = 0x5400_000a;
 
 /// ADD (immediate), which MOV to or from SP stands for (Arm ARM, C6.2).
 const MOV_WSP_WSP: u32 = 0x1100_03ff;

@@ -149,6 +149,18 @@ pub enum Insn {
         dst: Reg,
         of: Thread,
     },
+    /// Bits 12 to 23 of a thread-local variable's offset.
+    AddTlsHigh {
+        dst: Reg,
+        src: Reg,
+        sym: Sym,
+    },
+    /// Bits 0 to 11 of it.
+    AddTlsLow {
+        dst: Reg,
+        src: Reg,
+        sym: Sym,
+    },
     Add {
         dst: Reg,
         src: Reg,
@@ -278,6 +290,12 @@ codegen::rows! { Insn, w names out target;
         Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });
     MrsThread { dst, of } => write!(w, "mrs\t{}, {}", name(dst), of.name()),
         { out.push_u32(of.mrs() | u32::from(x(dst)?)) }, Effects::action(Action::ThreadPointer { dst, of: of.name() });
+    AddTlsHigh { dst, src, sym } => write!(w, "add\t{}, {}, #:tprel_hi12:{}, lsl #12", name(dst), name(src), names.sym(sym)),
+        { let (d, s) = (x(dst)?, x(src)?); out.push_u32(ADD_SHIFTED | u32::from(s) << 5 | u32::from(d)); out.fixup(4, reloc::TLSLE_ADD_TPREL_HI12, Ref::Symbol(sym), 0) },
+        Effects::action(Action::OffsetHigh { dst, src, sym });
+    AddTlsLow { dst, src, sym } => write!(w, "add\t{}, {}, #:tprel_lo12_nc:{}", name(dst), name(src), names.sym(sym)),
+        { let (d, s) = (x(dst)?, x(src)?); dynasm!(out ; .arch aarch64 ; add XSP(d), XSP(s), 0); out.fixup(4, reloc::TLSLE_ADD_TPREL_LO12_NC, Ref::Symbol(sym), 0) },
+        Effects::action(Action::OffsetLow { dst, src, sym });
     Add { dst, src, imm } => write!(w, "add\t{}, {}, #{}", name(dst), name(src), names.disp(imm)),
         { let (d, s, i) = (x(dst)?, x(src)?, ranged(imm.value, 0, 4095)? as u32); dynasm!(out ; .arch aarch64 ; add XSP(d), XSP(s), i) },
         Effects::action(Action::Add { dst, src, add: imm.value });
@@ -324,6 +342,9 @@ fn ldadd(add: u8, dst: u8, base: u8) -> u32 {
     let at = |reg: u8, bit: u32| u32::from(reg & 31) << bit;
     0xf820_0000 | at(add, 16) | at(base, 5) | at(dst, 0)
 }
+
+/// ADD of 0, shifted left by 12 bits, which dynasm leaves out.
+const ADD_SHIFTED: u32 = 0x9140_0000;
 
 /// dynasm has no relocation for ADRP, and its label form is off by a page.
 const ADRP: u32 = 0x9000_0000;

@@ -74,6 +74,10 @@ impl Mutable for Arm64 {
         ]
     }
 
+    fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
+        if let Insn::BHs { to } = insn { Some(Either::Faulty(Faulty::BGe { to })) } else { None }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::BtiC => {
@@ -138,6 +142,9 @@ impl Mutable for Arm64 {
             Insn::LdrLo12 { dst, base, sym } => {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddLo12 { dst, base, sym });
                 out.put(Operator::StalePcrel, Operand::None, Insn::LdrLo12 { dst, base, sym: sym.other() });
+            }
+            Insn::AddTlsLow { dst, src, sym } => {
+                out.put(Operator::StalePcrel, Operand::None, Insn::AddTlsLow { dst, src, sym: sym.other() });
             }
             Insn::Cbnz { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Cbz { reg, to }),
             Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: sym.other() }),

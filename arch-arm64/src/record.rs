@@ -1,6 +1,6 @@
 //! Trampolines that record: the registers that sites leave for scratch are all that they need, unless they keep those too.
 
-use codegen::arch::facts::NumberOf;
+use codegen::arch::facts::{NumberOf, ThreadWord};
 use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
@@ -14,7 +14,7 @@ use crate::regs::*;
 /// The registers that they use.
 #[derive(Clone, Copy)]
 pub(crate) struct Scratch {
-    /// The thread pointer, and what is made of it. It outlives the call of a routine that makes room.
+    /// Where the thread's words are counted from, and what is made of it. It outlives the call of a routine that makes room.
     pub(crate) thread: Reg,
     /// The slot of a record, or an entry of the shadow stack.
     pub(crate) slot: Reg,
@@ -43,12 +43,16 @@ impl Scratch {
 /// Where the slot of both records is while the function runs.
 const KEPT: Disp = Disp::number(0);
 
-/// The thread pointer, as the profile says.
+/// Where the thread's words are counted from: the thread pointer, as the profile says, or the thread's own copy of a variable.
 pub(crate) fn thread(dst: Reg, cx: &mut Lowering<Insn>) -> Result<()> {
     let name = cx.thread()?;
     let of = Thread::ALL.into_iter().find(|of| of.name() == name);
     let of = of.ok_or_else(|| Error::unknown("thread pointer", name, Thread::ALL.map(Thread::name)))?;
     cx.insn(Insn::MrsThread { dst, of });
+    if let Some(sym) = cx.tls()? {
+        cx.insn(Insn::AddTlsHigh { dst, src: dst, sym });
+        cx.insn(Insn::AddTlsLow { dst, src: dst, sym });
+    }
     Ok(())
 }
 
@@ -58,7 +62,7 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let Scratch { thread: temp, slot, value, .. } = Scratch::of(recorder);
     match step {
         RecordStep::Count => {
-            let imm = cx.number(NumberOf::RecordCount)?;
+            let imm = cx.word(ThreadWord::Count)?;
             thread(temp, cx)?;
             cx.insn(Insn::Movz { dst: slot, imm: 1 });
             cx.insn(Insn::Add { dst: temp, src: temp, imm });
@@ -68,13 +72,13 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.noted(Insn::Ldr { dst: slot, at: KEPT }, "the slot of the entry");
         }
         RecordStep::Slot(event) => {
-            let cursor = cx.number(NumberOf::RecordCursor)?;
+            let cursor = cx.word(ThreadWord::Cursor)?;
             // What looks at the shadow stack before has it there.
             if !recorder.shadow {
                 thread(temp, cx)?;
             }
             if !recorder.refill {
-                let at = cx.number(NumberOf::RecordLimit)?;
+                let at = cx.word(ThreadWord::Limit)?;
                 cx.noted(Insn::LdrReg { dst: value, base: temp, at }, "where the buffer ends");
             }
             cx.insn(Insn::Add { dst: temp, src: temp, imm: cursor });
@@ -156,7 +160,7 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let store = |src: Reg| Insn::StrReg { src, base: slot, at };
     match recorder.clock {
         Clock::None if recorder.pair && event != Event::Entry => {
-            let at = cx.number(NumberOf::RecordCursor)?;
+            let at = cx.word(ThreadWord::Cursor)?;
             thread(temp, cx)?;
             cx.noted(Insn::LdrReg { dst: value, base: temp, at }, "calls with slots before that began before");
         }

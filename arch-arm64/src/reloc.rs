@@ -50,6 +50,10 @@ pub const LDST32_ABS_LO12_NC: u32 = 285;
 pub const LDST64_ABS_LO12_NC: u32 = 286;
 /// Offset in the page, in a load or store of 16 bytes.
 pub const LDST128_ABS_LO12_NC: u32 = 299;
+/// Bits 12 to 23 of the offset from the thread pointer, which is below 16 MiB, in ADD.
+pub const TLSLE_ADD_TPREL_HI12: u32 = 549;
+/// Bits 0 to 11 of it, in ADD.
+pub const TLSLE_ADD_TPREL_LO12_NC: u32 = 551;
 
 /// The types known here, as readelf names them after `R_AARCH64_`.
 pub const NAMES: &[(u32, &str)] = &[
@@ -76,6 +80,8 @@ pub const NAMES: &[(u32, &str)] = &[
     (LDST32_ABS_LO12_NC, "LDST32_ABS_LO12_NC"),
     (LDST64_ABS_LO12_NC, "LDST64_ABS_LO12_NC"),
     (LDST128_ABS_LO12_NC, "LDST128_ABS_LO12_NC"),
+    (TLSLE_ADD_TPREL_HI12, "TLSLE_ADD_TPREL_HI12"),
+    (TLSLE_ADD_TPREL_LO12_NC, "TLSLE_ADD_TPREL_LO12_NC"),
 ];
 
 /// Apply a relocation to the bytes at its place.
@@ -108,11 +114,13 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
             insert(field, pages, 2, 29)?;
             insert(field, pages >> 2, 19, 5)
         }
-        ADD_ABS_LO12_NC | LDST8_ABS_LO12_NC => low12(name, value, field, 0),
+        ADD_ABS_LO12_NC | LDST8_ABS_LO12_NC | TLSLE_ADD_TPREL_LO12_NC => low12(name, value, field, 0),
         LDST16_ABS_LO12_NC => low12(name, value, field, 1),
         LDST32_ABS_LO12_NC => low12(name, value, field, 2),
         LDST64_ABS_LO12_NC => low12(name, value, field, 3),
         LDST128_ABS_LO12_NC => low12(name, value, field, 4),
+        TLSLE_ADD_TPREL_HI12 if value >> 24 == 0 => insert(field, (value >> 12).cast_signed(), 12, 10),
+        TLSLE_ADD_TPREL_HI12 => Err(too_large(name, value)),
         MOVW_UABS_G0 => half(name, value, field, 0, true),
         MOVW_UABS_G0_NC => half(name, value, field, 0, false),
         MOVW_UABS_G1 => half(name, value, field, 1, true),
@@ -164,11 +172,15 @@ mod tests {
     /// ```text
     /// .text
     /// bl f; b f; cbz x0, f; tbz x0, #3, g
+    /// add x10, x10, #:tprel_hi12:w, lsl #12; add x10, x10, #:tprel_lo12_nc:w
     /// adrp x0, d; add x0, x0, :lo12:d
     /// ldrb w0, [x0, :lo12:d]; ldrh w0, [x0, :lo12:d]; ldr w0, [x0, :lo12:d]
     /// ldr x0, [x0, :lo12:d]; ldr q0, [x0, :lo12:d]
     /// movz x0, #:abs_g0:s; movk x0, #:abs_g0_nc:big; movz x0, #:abs_g1:d; movk x0, #:abs_g1_nc:big
     /// movz x0, #:abs_g2:big48; movk x0, #:abs_g2_nc:big; movz x0, #:abs_g3:big
+    /// .section .tbss,"awT",%nobits
+    /// .skip 0x12fe0 // behind the 16 bytes that the thread pointer points to
+    /// w: .skip 8
     /// .data
     /// .skip 0x4b0
     /// d: .quad f; .word f; .xword f - .; .word f - .
@@ -179,7 +191,7 @@ mod tests {
     /// before are those of a.o.
     #[test]
     fn fields_are_those_of_gnu_ld() {
-        let (f, g, d, s) = (0x4f_f124, 0x3f_f128, 0x40_f4b0, 0x1234);
+        let (f, g, d, s, w) = (0x4f_f124, 0x3f_f128, 0x40_f4b0, 0x1234, 0x1_2ff0);
         let (big, big48) = (0x1234_5678_9abc_def0, 0xfedc_89ab_cdef);
         let text = [
             (CALL26, f, 0x9400_0000_u32, 0x9403_f849_u32),
@@ -200,6 +212,8 @@ mod tests {
             (MOVW_UABS_G2, big48, 0xd2c0_0000, 0xd2df_db80),
             (MOVW_UABS_G2_NC, big, 0xf2c0_0000, 0xf2ca_cf00),
             (MOVW_UABS_G3, big, 0xd2e0_0000, 0xd2e2_4680),
+            (TLSLE_ADD_TPREL_HI12, w, 0x9140_014a, 0x9140_494a),
+            (TLSLE_ADD_TPREL_LO12_NC, w, 0x9100_014a, 0x913f_c14a),
         ];
         for (place, (r_type, value, before, after)) in (0x40_1000..).step_by(4).zip(text) {
             let got = applied(r_type, place, value, &before.to_le_bytes()).unwrap();
@@ -249,6 +263,9 @@ mod tests {
             (ABS32, 0xffff_ffff, true),
             (ABS32, 0xffff_ffff_8000_0000, true),
             (ABS32, 0x1_0000_0000, false),
+            (TLSLE_ADD_TPREL_HI12, 0xff_ffff, true),
+            (TLSLE_ADD_TPREL_HI12, 0x100_0000, false),
+            (TLSLE_ADD_TPREL_HI12, 0_u64.wrapping_sub(8), false),
         ] {
             let got = applied(r_type, at, value, &[0; 4]);
             assert_eq!(got.is_ok(), valid, "type {r_type}: {got:?}");

@@ -1,6 +1,6 @@
 //! The shadow stack of functions that are recorded, in the registers of their records.
 
-use codegen::arch::facts::NumberOf;
+use codegen::arch::facts::ThreadWord;
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -13,13 +13,13 @@ use crate::regs::*;
 
 /// Lower a step of it.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let top = cx.number(NumberOf::RecordShadow)?;
+    let top = cx.word(ThreadWord::Shadow)?;
     let Scratch { thread, slot: entry, value, returned, .. } = Scratch::of(cx.recorder()?);
     let (parent_ip, sp) = (Disp::number(0), Disp::number(Recorder::KEPT_SP));
     let kept = Recorder::KEPT;
     match step {
         Step::BranchIfNoRoomToReturn => {
-            let limit = cx.number(NumberOf::RecordShadowLimit)?;
+            let limit = cx.word(ThreadWord::ShadowLimit)?;
             load_top(top, cx)?;
             cx.insn(Insn::LdrReg { dst: value, base: thread, at: limit });
             cx.insn(Insn::Cmp { reg: entry, with: value });

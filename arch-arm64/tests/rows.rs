@@ -128,6 +128,8 @@ every_row! {
     Br { reg: x };
     Ret { reg: x };
     AddLo12 { dst: x, base: x, sym: Rng::sym };
+    AddTlsHigh { dst: x, src: x, sym: Rng::sym };
+    AddTlsLow { dst: x, src: x, sym: Rng::sym };
     MrsThread { dst: x, of: thread };
     Add { dst: x, src: x, imm: added };
     Ldadd { add: x, dst: x, base: x };
@@ -146,6 +148,7 @@ every_row! {
 every_row! {
     Faulty FAULTY_ROWS faulty_row;
     BtiJ;
+    BGe { to: Rng::local };
     StrW { src: stored, at: half };
     Cbz { reg: x, to: Rng::local };
     AddRegs { dst: x, src: x, add: x };
@@ -158,6 +161,8 @@ fn spell(ours: &Ours) -> String {
     for target in &ours.targets {
         let page = if text.starts_with("adrp") { target & !0xfff } else { *target };
         text = text.replace(":lo12:symbol", &(target & 0xfff).to_string());
+        text = text.replace(":tprel_hi12:symbol", &(target >> 12 & 0xfff).to_string());
+        text = text.replace(":tprel_lo12_nc:symbol", &(target & 0xfff).to_string());
         text = text.replace("symbol", &page.to_string()).replace(".lf_direct", &target.to_string());
     }
     alias(&text)
@@ -183,6 +188,7 @@ fn alias(text: &str) -> String {
             });
             format!("ldadd {add},{dst},[{base}]")
         }
+        ("add", [to, from, number, "lsl12"]) => format!("add {to},{from},{number},lsl 12"),
         ("hint", ["34"]) => "bti c".to_owned(),
         ("hint", ["36"]) => "bti j".to_owned(),
         ("hint", ["29"]) => "autiasp".to_owned(),

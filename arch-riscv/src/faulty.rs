@@ -18,6 +18,7 @@ use crate::reloc;
 pub enum Faulty {
     Sw { src: Reg, at: Disp },
     Beqz { reg: Reg, to: Local },
+    Bge { reg: Reg, with: Reg, to: Local },
     AddRegs { dst: Reg, src: Reg, add: Reg },
 }
 
@@ -31,6 +32,10 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
     Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
         { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
+    Bge { reg, with, to } => write!(w, "bge\t{}, {}, {}", name(reg), name(with), names.local(to)),
+        { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; bge X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfRegSigned { reg, with });
     AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
         { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; add X(d), X(a), X(b)) },
         written(dst, Effects::action(Action::AddRegs { dst, src, add }));

@@ -58,6 +58,21 @@ pub enum Insn {
         dst: Reg,
         sym: Sym,
     },
+    /// Bits 12 to 31 of a thread-local variable's offset.
+    LuiTls {
+        dst: Reg,
+        sym: Sym,
+    },
+    /// Bits 0 to 11 of it, as a number with a sign.
+    AddiTls {
+        dst: Reg,
+        sym: Sym,
+    },
+    /// `dst` += `add`.
+    AddTo {
+        dst: Reg,
+        add: Reg,
+    },
     LdLo {
         dst: Reg,
         anchor: Local,
@@ -193,6 +208,18 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     AuipcHi { dst, sym } => write!(w, "auipc\t{}, %pcrel_hi({})", name(dst), names.sym(sym)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc X(r), 0);
           out.fixup(4, reloc::PCREL_HI20, Ref::Symbol(sym), 0) }, written(dst, Effects::action(Action::High { dst, sym }));
+    LuiTls { dst, sym } => write!(w, "lui\t{}, %tprel_hi({})", name(dst), names.sym(sym)),
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; lui X(r), 0);
+          out.fixup(4, reloc::TPREL_HI20, Ref::Symbol(sym), 0) }, written(dst, Effects::action(Action::OffsetHigh { dst, src: ZERO, sym }));
+    AddiTls { dst, sym } => write!(w, "addi\t{}, {}, %tprel_lo({})", name(dst), name(dst), names.sym(sym)),
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; addi X(r), X(r), 0);
+          out.fixup(4, reloc::TPREL_LO12_I, Ref::Symbol(sym), 0) }, written(dst, Effects::action(Action::OffsetLow { dst, src: dst, sym }));
+    // Without %tprel_add, which is for linkers that leave instructions out.
+    AddTo { dst, add } => write!(w, "add\t{}, {}, {}", name(dst), name(dst), name(add)),
+        { let (d, a) = (x(dst)?, x(add)?);
+          if rvc && dst != ZERO && add != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.add X(d), X(a)) }
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; add X(d), X(d), X(a)) } },
+        written(dst, Effects::action(Action::AddRegs { dst, src: dst, add }));
     LdLo { dst, anchor } => write!(w, "ld\t{}, %pcrel_lo({})({})", name(dst), names.local(anchor), name(dst)),
         { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [X(r), 0]);
           out.fixup(4, reloc::PCREL_LO12_I, Ref::Local(anchor), 0) },

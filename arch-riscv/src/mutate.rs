@@ -61,6 +61,11 @@ impl Mutable for Riscv64 {
         ]
     }
 
+    fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
+        let Insn::Bgeu { reg, with, to } = insn else { return None };
+        Some(Either::Faulty(Faulty::Bge { reg, with, to }))
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Sd { src, at } => {
@@ -110,6 +115,9 @@ impl Mutable for Riscv64 {
             Insn::AuipcHi { dst, sym } => {
                 out.drop(Operator::DropArg);
                 out.put(Operator::StalePcrel, Operand::None, Insn::AuipcHi { dst, sym: sym.other() });
+            }
+            Insn::AddiTls { dst, sym } => {
+                out.put(Operator::StalePcrel, Operand::None, Insn::AddiTls { dst, sym: sym.other() });
             }
             Insn::LdLo { dst, anchor } => {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::AddiLo { dst, anchor });

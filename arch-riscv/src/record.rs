@@ -1,6 +1,6 @@
 //! Trampolines that record: t0 and t1, t3 and above are free at a function's entry and at its end, and are all that they need.
 
-use codegen::arch::facts::NumberOf;
+use codegen::arch::facts::{NumberOf, ThreadWord};
 use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
@@ -25,27 +25,39 @@ fn limits(recorder: Recorder) -> (Reg, Reg) {
     if recorder.keeps_all { (TEMP, CELL) } else { (T5, T5) }
 }
 
+/// The register from which the thread's words are counted: the thread pointer, or `free`, with where the thread's own copy of a
+/// variable is.
+pub(crate) fn thread(free: Reg, cx: &mut Lowering<Insn>) -> Result<Reg> {
+    let Some(sym) = cx.tls()? else { return Ok(TP) };
+    cx.insn(Insn::LuiTls { dst: free, sym });
+    cx.insn(Insn::AddTo { dst: free, add: TP });
+    cx.insn(Insn::AddiTls { dst: free, sym });
+    Ok(free)
+}
+
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     let (limit, _) = limits(recorder);
     match step {
         RecordStep::Count => {
-            let imm = cx.number(NumberOf::RecordCount)?;
+            let imm = cx.word(ThreadWord::Count)?;
             cx.insn(Insn::Addi { dst: SLOT, src: ZERO, imm: Disp::number(1) });
-            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            let src = thread(CELL, cx)?;
+            cx.insn(Insn::Addi { dst: CELL, src, imm });
             cx.noted(Insn::AmoaddD { dst: SLOT, add: SLOT, base: CELL }, "amoadd.d t3, t3, (t4): entries");
         }
         RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Ld { dst: SLOT, at: KEPT }, "the slot of the entry");
         }
         RecordStep::Slot(event) => {
-            let imm = cx.number(NumberOf::RecordCursor)?;
-            cx.insn(Insn::Addi { dst: CELL, src: TP, imm });
+            let imm = cx.word(ThreadWord::Cursor)?;
+            let base = thread(CELL, cx)?;
             if !recorder.refill {
-                let at = cx.number(NumberOf::RecordLimit)?;
-                cx.noted(Insn::LdReg { dst: limit, base: TP, at }, "where the buffer ends");
+                let at = cx.word(ThreadWord::Limit)?;
+                cx.noted(Insn::LdReg { dst: limit, base, at }, "where the buffer ends");
             }
+            cx.insn(Insn::Addi { dst: CELL, src: base, imm });
             take(event, cx)?;
         }
         RecordStep::SlotAgain(event) => take(event, cx)?,
@@ -124,8 +136,9 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let store = |src: Reg| Insn::SdReg { src, base: SLOT, at };
     match recorder.clock {
         Clock::None if recorder.pair && event != Event::Entry => {
-            let at = cx.number(NumberOf::RecordCursor)?;
-            cx.noted(Insn::LdReg { dst: TEMP, base: TP, at }, "calls with slots before that began before");
+            let at = cx.word(ThreadWord::Cursor)?;
+            let base = thread(TEMP, cx)?;
+            cx.noted(Insn::LdReg { dst: TEMP, base, at }, "calls with slots before that began before");
         }
         Clock::None => {
             cx.noted(store(ZERO), "no time");

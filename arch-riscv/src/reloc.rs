@@ -30,6 +30,14 @@ pub const HI20: u32 = 26;
 pub const LO12_I: u32 = 27;
 /// Low part of an address, in a store.
 pub const LO12_S: u32 = 28;
+/// High part of the offset from the thread pointer, in LUI.
+pub const TPREL_HI20: u32 = 29;
+/// Low part of it, in a load or ADDI.
+pub const TPREL_LO12_I: u32 = 30;
+/// Low part of it, in a store.
+pub const TPREL_LO12_S: u32 = 31;
+/// The thread pointer is added: nothing to do.
+pub const TPREL_ADD: u32 = 32;
 /// Add, 8 bits.
 pub const ADD8: u32 = 33;
 /// Add, 16 bits.
@@ -82,6 +90,10 @@ pub const NAMES: &[(u32, &str)] = &[
     (HI20, "HI20"),
     (LO12_I, "LO12_I"),
     (LO12_S, "LO12_S"),
+    (TPREL_HI20, "TPREL_HI20"),
+    (TPREL_LO12_I, "TPREL_LO12_I"),
+    (TPREL_LO12_S, "TPREL_LO12_S"),
+    (TPREL_ADD, "TPREL_ADD"),
     (ADD8, "ADD8"),
     (ADD16, "ADD16"),
     (ADD32, "ADD32"),
@@ -143,12 +155,12 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
         PCREL_LO12_I => insert(field, I, pair(name, value.wrapping_sub(rel.high))?),
         PCREL_LO12_S => insert(field, S, pair(name, value.wrapping_sub(rel.high))?),
         // LUI sign-extends: what it reaches is within 2 GiB of address 0, either way.
-        HI20 => {
+        HI20 | TPREL_HI20 => {
             let address = pair(name, value).map_err(|_| too_large(name, value))?;
             insert(field, U, high(address))
         }
-        LO12_I => insert(field, I, value.cast_signed()),
-        LO12_S => insert(field, S, value.cast_signed()),
+        LO12_I | TPREL_LO12_I => insert(field, I, value.cast_signed()),
+        LO12_S | TPREL_LO12_S => insert(field, S, value.cast_signed()),
         // The two halves of a difference may overflow each by itself.
         ADD8 => put(field, &u8::from_le_bytes(get(field)?).wrapping_add(value as u8).to_le_bytes()),
         ADD16 => put(field, &u16::from_le_bytes(get(field)?).wrapping_add(value as u16).to_le_bytes()),
@@ -243,6 +255,10 @@ mod tests {
     /// call f
     /// 1: auipc a0, %pcrel_hi(d); ld a0, %pcrel_lo(1b)(a0); sd a0, %pcrel_lo(1b)(a0)
     /// lui a0, %hi(d); addi a0, a0, %lo(d); sw a0, %lo(d)(a0)
+    /// lui t4, %tprel_hi(w); add t4, t4, tp, %tprel_add(w); addi t4, t4, %tprel_lo(w); sd t4, %tprel_lo(w)(t4)
+    /// .section .tbss,"awT",%nobits
+    /// .skip 0x12ff0
+    /// w: .skip 8
     /// .data
     /// .skip 0xbb0
     /// d: .quad f; .word f
@@ -254,7 +270,7 @@ mod tests {
     /// after what `objdump -s` shows.
     #[test]
     fn fields_are_those_of_gnu_ld() {
-        let (f, d) = (0x4f_f924, 0x40_fbb0);
+        let (f, d, w) = (0x4f_f924, 0x40_fbb0, 0x1_2ff0);
         let text = [
             (PCREL_HI20, AUIPC, d, 0x0517, 0xf517),
             (PCREL_LO12_I, AUIPC + 4, d, 0x0005_3503, 0xb9c5_3503),
@@ -262,6 +278,10 @@ mod tests {
             (HI20, AUIPC + 12, d, 0x0537, 0x0041_0537),
             (LO12_I, AUIPC + 16, d, 0x0005_0513, 0xbb05_0513),
             (LO12_S, AUIPC + 20, d, 0x00a5_2023, 0xbaa5_2823),
+            (TPREL_HI20, 0, w, 0x0eb7, 0x0001_3eb7),
+            (TPREL_ADD, 4, w, 0x004e_8eb3, 0x004e_8eb3),
+            (TPREL_LO12_I, 8, w, 0x000e_8e93, 0xff0e_8e93),
+            (TPREL_LO12_S, 12, w, 0x01de_b023, 0xffde_b823),
             (BRANCH, 0x40_1000, 0x40_0246, 0x00b5_0063, 0xa4b5_0363),
             (BRANCH, 0x40_1004, 0x40_1eba, 0x00b5_0063, 0x6ab5_0be3),
             (JAL, 0x40_1010, 0x40_0246, 0x006f, 0xa36f_f06f),
@@ -351,7 +371,7 @@ mod tests {
 
     #[test]
     fn bad_input_is_refused() {
-        for &(r_type, name) in NAMES.iter().filter(|(t, _)| ![NONE, RELAX].contains(t)) {
+        for &(r_type, name) in NAMES.iter().filter(|(t, _)| ![NONE, RELAX, TPREL_ADD].contains(t)) {
             assert!(applied(r_type, AUIPC, AUIPC, &[]).is_err(), "{name}");
         }
         // A call whose second instruction is cut off.

@@ -74,6 +74,9 @@ every_row! {
     Mv { dst: reg, src: reg };
     Addi { dst: reg, src: reg, imm: simm12 };
     AuipcHi { dst: reg, sym: Rng::sym };
+    LuiTls { dst: reg, sym: Rng::sym };
+    AddiTls { dst: not_sp, sym: Rng::sym };
+    AddTo { dst: not_sp, add: reg };
     LdLo { dst: reg, anchor: anchor };
     LdReg { dst: reg, base: reg, at: simm12 };
     AddiLo { dst: not_sp, anchor: anchor };
@@ -106,6 +109,7 @@ every_row! {
     Faulty FAULTY_ROWS faulty_row;
     Sw { src: reg, at: simm12 };
     Beqz { reg: reg, to: Rng::local };
+    Bge { reg: reg, with: reg, to: Rng::local };
     AddRegs { dst: not_sp, src: reg, add: reg };
 }
 
@@ -122,6 +126,9 @@ fn spell(ours: &Ours) -> String {
     for target in &ours.targets {
         let (high, low) = halves(*target);
         let distance = target.wrapping_sub(BASE).cast_signed();
+        let above = (target.cast_signed() + 0x800) >> 12;
+        text = text.replace("tprel_hi(symbol)", &(above & 0xf_ffff).to_string());
+        text = text.replace("tprel_lo(symbol)", &(target.cast_signed() - (above << 12)).to_string());
         text = text.replace("pcrel_hi(symbol)", &high.to_string());
         text = text.replace("pcrel_lo(.lf_op)", &low.to_string());
         text = text.replace("symbol", &target.to_string()).replace(".lf_direct", &distance.to_string());
@@ -160,6 +167,7 @@ fn plain(text: &str) -> String {
             plain(&format!("slli {d},{s},{}", 63 - n[3..].parse::<i32>().unwrap()))
         }
         ("slli", [d, n]) => format!("slli {d},{d},{n}"),
+        ("add", [d, s]) => format!("add {d},{d},{s}"),
         ("addiw", [d, n]) => format!("addiw {d},{d},{n}"),
         ("sext.w", [d, s]) => format!("addiw {d},{s},0"),
         ("lui", [d, n]) => format!("lui {d},{}", upper(n)),
@@ -189,7 +197,7 @@ fn registers(text: &str) -> (Touched, Touched) {
         "ld" | "fld" | "addi" | "addiw" | "andi" | "slli" | "jalr" => (&[1], &[0]),
         "auipc" | "lui" | "rdtime" => (&[], &[0]),
         "jal" => (&[], &[0]),
-        "beq" | "bne" | "bgeu" | "blt" => (&[0, 1], &[]),
+        "beq" | "bne" | "bgeu" | "bge" | "blt" => (&[0, 1], &[]),
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),
         "call" | "ebreak" => (&[], &[]),

@@ -26,6 +26,9 @@ pub enum Faulty {
     JzFar {
         to: Local,
     },
+    JgeFar {
+        to: Local,
+    },
     /// The upper half becomes 0.
     Mov32 {
         reg: Reg,
@@ -45,6 +48,9 @@ codegen::rows! { Faulty, w names out target;
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
+    JgeFar { to } => write!(w, "{{disp32}} jge\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jge DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfSigned);
     Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
         { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
         written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));

@@ -12,9 +12,12 @@
     reason = "what the dynasm macro expands to"
 )]
 
+use std::fmt;
+
 use codegen::effect::action::{Action, Cell, Stored};
 use codegen::effect::effects::{Effects, Flow, SpEffect};
 use codegen::listing::code::{CodeBuf, Ref};
+use codegen::listing::names::Names;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use codegen::words::step::{Disp, Local, Sym};
@@ -327,21 +330,21 @@ codegen::rows! { Insn, w names out target;
     MovImm { dst, imm } => write!(w, "mov\t${imm}, %{}", half(dst)),
         { let r = general(dst)?; positive(imm)?; short(out, 0xb8, Reg(r))?; out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         written(dst, Effects::action(Action::Set { dst, number: imm }));
-    XaddThread { reg, at } => write!(w, "xadd\t%{}, %fs:{}", name(reg), names.disp(at)),
-        { at_fs(out, &[0x0f, 0xc1], general(reg)?, at.value) },
-        written(reg, Effects { loads: 1, stores: 1, ..Effects::action(Action::AtomicAdd { dst: reg, add: reg, cell: Cell::Thread(at.value) }) }.changing_flags());
-    CmpThread { reg, at } => write!(w, "cmp\t%fs:{}, %{}", names.disp(at), name(reg)),
-        { at_fs(out, &[0x3b], general(reg)?, at.value) },
-        Effects { loads: 1, ..Effects::action(Action::CompareCell { reg, cell: Cell::Thread(at.value) }) };
-    IncThread { at } => write!(w, "incq\t%fs:{}", names.disp(at)),
-        { at_fs(out, &[0xff], 0, at.value) },
-        Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at.value), add: 1 }) }.changing_flags();
-    LoadThread { dst, at } => write!(w, "mov\t%fs:{}, %{}", names.disp(at), name(dst)),
-        { at_fs(out, &[0x8b], general(dst)?, at.value) },
-        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at: at.value }) });
-    StoreThread { src, at } => write!(w, "mov\t%{}, %fs:{}", name(src), names.disp(at)),
-        { at_fs(out, &[0x89], general(src)?, at.value) },
-        Effects { stores: 1, ..Effects::action(Action::StoreThread { src, at: at.value }) };
+    XaddThread { reg, at } => write!(w, "xadd\t%{}, {}", name(reg), fs(names, at)),
+        { at_fs(out, &[0x0f, 0xc1], general(reg)?, at) },
+        written(reg, Effects { loads: 1, stores: 1, ..Effects::action(Action::AtomicAdd { dst: reg, add: reg, cell: Cell::Thread(at) }) }.changing_flags());
+    CmpThread { reg, at } => write!(w, "cmp\t{}, %{}", fs(names, at), name(reg)),
+        { at_fs(out, &[0x3b], general(reg)?, at) },
+        Effects { loads: 1, ..Effects::action(Action::CompareCell { reg, cell: Cell::Thread(at) }) };
+    IncThread { at } => write!(w, "incq\t{}", fs(names, at)),
+        { at_fs(out, &[0xff], 0, at) },
+        Effects { loads: 1, stores: 1, ..Effects::action(Action::AddToMemory { cell: Cell::Thread(at), add: 1 }) }.changing_flags();
+    LoadThread { dst, at } => write!(w, "mov\t{}, %{}", fs(names, at), name(dst)),
+        { at_fs(out, &[0x8b], general(dst)?, at) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::LoadThread { dst, at }) });
+    StoreThread { src, at } => write!(w, "mov\t%{}, {}", name(src), fs(names, at)),
+        { at_fs(out, &[0x89], general(src)?, at) },
+        Effects { stores: 1, ..Effects::action(Action::StoreThread { src, at }) };
     Jae { to } => write!(w, "jae\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jae BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfNotBelow);
@@ -494,11 +497,21 @@ fn at_rip(out: &mut CodeBuf, opcode: u8, reg: Reg, sym: Sym) -> Result<()> {
 }
 
 /// A register, or what belongs to the opcode, and an address relative to fs.
-pub(crate) fn at_fs(out: &mut CodeBuf, opcode: &[u8], reg: u8, at: i32) {
+pub(crate) fn at_fs(out: &mut CodeBuf, opcode: &[u8], reg: u8, at: Disp) {
     out.bytes.extend_from_slice(&[0x64, WIDE | reg >> 3 << 2]);
     out.bytes.extend_from_slice(opcode);
     out.bytes.extend_from_slice(&[0x04 | (reg & 7) << 3, 0x25]);
-    out.bytes.extend_from_slice(&at.to_le_bytes());
+    let field = if at.variable().is_some() { 0 } else { at.value };
+    out.bytes.extend_from_slice(&field.to_le_bytes());
+    if let Some(sym) = at.variable() {
+        out.fixup(4, reloc::TPOFF32, Ref::Symbol(sym), at.value.into());
+    }
+}
+
+/// A word of the thread as an operand.
+pub(crate) fn fs(names: &Names, at: Disp) -> impl fmt::Display {
+    let variable = at.variable().map(|sym| format!("{}@tpoff+", names.sym(sym)));
+    format!("%fs:{}{}", variable.unwrap_or_default(), names.disp(at))
 }
 
 /// A register, or what belongs to the opcode, and `at(%r11)`.

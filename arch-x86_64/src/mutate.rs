@@ -68,6 +68,10 @@ impl Mutable for X86_64 {
         ]
     }
 
+    fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
+        if let Insn::JaeFar { to } = insn { Some(Either::Faulty(Faulty::JgeFar { to })) } else { None }
+    }
+
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Endbr64 => {
@@ -139,8 +143,25 @@ impl Mutable for X86_64 {
             }
             Insn::JnzFar { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::JzFar { to }),
             Insn::Jnz { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Jz { to }),
-            _ => {}
+            _ => thread_faults(insn, out),
         }
+    }
+}
+
+/// Another word of the thread, where a linker says where they are.
+fn thread_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let mut moved = |at: Disp, form: &dyn Fn(Disp) -> Insn| {
+        if at.variable().is_some() {
+            out.off_by(Operator::SlotOffset, 8, |by| form(at.moved(by)));
+        }
+    };
+    match insn {
+        Insn::XaddThread { reg, at } => moved(at, &|at| Insn::XaddThread { reg, at }),
+        Insn::CmpThread { reg, at } => moved(at, &|at| Insn::CmpThread { reg, at }),
+        Insn::IncThread { at } => moved(at, &|at| Insn::IncThread { at }),
+        Insn::LoadThread { dst, at } => moved(at, &|at| Insn::LoadThread { dst, at }),
+        Insn::StoreThread { src, at } => moved(at, &|at| Insn::StoreThread { src, at }),
+        _ => {}
     }
 }
 

@@ -1,12 +1,12 @@
 //! Trampolines that record: [`SLOT`] is all that they need, and the flags.
 
-use codegen::arch::facts::NumberOf;
+use codegen::arch::facts::{NumberOf, ThreadWord};
 use codegen::ask::frame::Content;
 use codegen::ask::spec::{Clock, Event, Recorder};
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use codegen::words::step::{Callee, Disp, Local, RecordStep};
+use codegen::words::step::{Callee, Disp, Local, Name, RecordStep};
 
 use crate::abi::ABI;
 use crate::insn::Insn;
@@ -15,16 +15,28 @@ use crate::regs::*;
 /// The slot of a record: free at a function's entry and at its end.
 const SLOT: Reg = R11;
 
+/// A word of the thread.
+pub(crate) fn word(of: ThreadWord, cx: &mut Lowering<Insn>) -> Result<Disp> {
+    let at = cx.word(of)?;
+    Ok(match (cx.tls()?, at.name) {
+        (Some(sym), Name::Number(number)) => Disp { name: Name::Tls(sym, number), ..at },
+        _ => at,
+    })
+}
+
 /// Lower a step that they alone have.
 pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
     let recorder = cx.recorder()?;
     match step {
-        RecordStep::Count => cx.noted(Insn::IncThread { at: cx.number(NumberOf::RecordCount)? }, "entries"),
+        RecordStep::Count => {
+            let at = word(ThreadWord::Count, cx)?;
+            cx.noted(Insn::IncThread { at }, "entries");
+        }
         RecordStep::Slot(event) if recorder.pair && event != Event::Entry => {
             cx.noted(Insn::Pop { reg: SLOT }, "the slot of the entry");
         }
         RecordStep::Slot(event) | RecordStep::SlotAgain(event) => {
-            let (cursor, imm) = (cx.number(NumberOf::RecordCursor)?, recorder.slot_bytes(event));
+            let (cursor, imm) = (word(ThreadWord::Cursor, cx)?, recorder.slot_bytes(event));
             cx.insn(Insn::MovImm { dst: SLOT, imm });
             cx.noted(Insn::XaddThread { reg: SLOT, at: cursor }, "the slot");
         }
@@ -37,7 +49,8 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             cx.insn(Insn::JcFar { to });
         }
         RecordStep::BranchIfFull(_, to) => {
-            cx.noted(Insn::CmpThread { reg: SLOT, at: cx.number(NumberOf::RecordLimit)? }, "where the buffer ends");
+            let at = word(ThreadWord::Limit, cx)?;
+            cx.noted(Insn::CmpThread { reg: SLOT, at }, "where the buffer ends");
             cx.insn(if to == Local::NoSlot { Insn::JaeFar { to } } else { Insn::Jae { to } });
         }
         RecordStep::KeepSlot => {
@@ -102,7 +115,8 @@ fn time(event: Event, cx: &mut Lowering<Insn>) -> Result<()> {
     let at = recorder.begins(event) + Recorder::TIME;
     match recorder.clock {
         Clock::None if recorder.pair && event != Event::Entry => {
-            cx.insn(Insn::LoadThread { dst: RCX, at: cx.number(NumberOf::RecordCursor)? });
+            let cursor = word(ThreadWord::Cursor, cx)?;
+            cx.insn(Insn::LoadThread { dst: RCX, at: cursor });
             cx.noted(Insn::StoreSlot { src: RCX, at }, "calls with slots before that began before");
         }
         Clock::None => cx.noted(Insn::StoreSlotImm { imm: 0, at }, "no time"),

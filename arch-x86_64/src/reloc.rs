@@ -18,12 +18,22 @@ pub const ABS32: u32 = 10;
 pub const ABS32S: u32 = 11;
 /// Distance, 8 bits: to a label, which no object needs a relocation for.
 pub const PC8: u32 = 15;
+/// Offset from the thread pointer, 32 bits, sign-extended.
+pub const TPOFF32: u32 = 23;
 /// Distance, 64 bits.
 pub const PC64: u32 = 24;
 
 /// The types known here, as readelf names them after `R_X86_64_`.
-pub const NAMES: &[(u32, &str)] =
-    &[(NONE, "NONE"), (ABS64, "64"), (PC32, "PC32"), (PLT32, "PLT32"), (ABS32, "32"), (ABS32S, "32S"), (PC64, "PC64")];
+pub const NAMES: &[(u32, &str)] = &[
+    (NONE, "NONE"),
+    (ABS64, "64"),
+    (PC32, "PC32"),
+    (PLT32, "PLT32"),
+    (ABS32, "32"),
+    (ABS32S, "32S"),
+    (TPOFF32, "TPOFF32"),
+    (PC64, "PC64"),
+];
 
 /// Apply a relocation to the bytes at its place.
 ///
@@ -44,7 +54,7 @@ pub fn relocate(rel: &Relocation, field: &mut [u8]) -> Result<()> {
             let value = u32::try_from(value).map_err(|_| too_large(name, value))?;
             put(field, &value.to_le_bytes())
         }
-        ABS32S => {
+        ABS32S | TPOFF32 => {
             let value = i32::try_from(value.cast_signed()).map_err(|_| too_large(name, value))?;
             put(field, &value.to_le_bytes())
         }
@@ -83,6 +93,7 @@ mod tests {
             (ABS64, d, f, &[0x23, 0x01, 0x40, 0, 0, 0, 0, 0]),
             (PC64, d + 8, f, &[0x1b, 0xd1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
             (PC32, d + 16, f, &[0x13, 0xd1, 0xff, 0xff]),
+            (TPOFF32, 0x40_1005, 0_u64.wrapping_sub(8), &[0xf8, 0xff, 0xff, 0xff]),
         ];
         for &(r_type, place, value, expected) in all {
             let zero = vec![0; expected.len()];

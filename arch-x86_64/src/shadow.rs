@@ -1,6 +1,6 @@
 //! The shadow stack of functions that are recorded: [`ENTRY`] is all that it needs, and the flags.
 
-use codegen::arch::facts::NumberOf;
+use codegen::arch::facts::ThreadWord;
 use codegen::listing::Lowering;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -8,6 +8,7 @@ use codegen::words::recorder::Recorder;
 use codegen::words::step::{Disp, ExitPath, Local, Step};
 
 use crate::insn::Insn;
+use crate::record::word;
 use crate::regs::*;
 
 /// An entry: free at a function's entry and at its end.
@@ -17,11 +18,11 @@ const VALUE: Reg = RAX;
 
 /// Lower a step of it.
 pub(crate) fn lower(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
-    let (top, kept) = (cx.number(NumberOf::RecordShadow)?, Recorder::KEPT as i8);
+    let (top, kept) = (word(ThreadWord::Shadow, cx)?, Recorder::KEPT as i8);
     let keeps_all = cx.recorder()?.keeps_all;
     match step {
         Step::BranchIfNoRoomToReturn => {
-            let limit = cx.number(NumberOf::RecordShadowLimit)?;
+            let limit = word(ThreadWord::ShadowLimit, cx)?;
             cx.insn(Insn::LoadThread { dst: ENTRY, at: top });
             cx.insn(Insn::CmpThread { reg: ENTRY, at: limit });
             cx.insn(Insn::JaeFar { to: Local::Path(ExitPath::Function) });

@@ -154,6 +154,7 @@ every_row! {
     Store32 { src: reg, at: disp };
     Jz { to: Rng::local };
     JzFar { to: Rng::local };
+    JgeFar { to: Rng::local };
     Mov32 { reg: reg };
 }
 

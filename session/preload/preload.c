@@ -28,7 +28,7 @@ enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
 // that: until then, the limit promises room.
 static __thread struct {
-    uint64_t shadow, shadow_limit, cursor, limit, count;
+    uint64_t cursor, limit, count, shadow, shadow_limit;
     uint64_t shadow_base;
     uint32_t tries;      // how often it has waited for the next buffer, a moment each time
     uint32_t turn;       // how many buffers it has had

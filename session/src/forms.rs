@@ -34,6 +34,8 @@ impl How {
 /// Templates for a process.
 pub struct Forms {
     target: Target,
+    /// Where the words of a thread are from its thread pointer on.
+    words: i64,
     shadow: Template,
     entry: Template,
     sled: Template,
@@ -42,28 +44,22 @@ pub struct Forms {
 /// How far behind what a template calls its function the function goes on behind its site.
 const BEHIND: u64 = 16;
 
-/// The words of a thread, in the order of `words` in `session/preload/preload.c`, eight bytes each.
-const WORDS: [&str; 5] = ["RECORD_SHADOW", "RECORD_SHADOW_LIMIT", "RECORD_CURSOR", "RECORD_LIMIT", "RECORD_COUNT"];
-
 impl Forms {
     /// Those for an architecture, where the words of a thread are at this offset from its thread pointer. `all` registers are kept for
     /// functions whose callers know which of them they leave alone: who compiles a site does not let them.
     ///
     /// # Errors
-    /// The architecture's instructions do not reach the words.
+    /// None that the arguments cause.
     pub fn new(arch: &str, clock: Clock, words: i64, all: bool) -> Result<Forms> {
-        let mut target = Target::with_profile(arch, profiles::USER)?;
-        for (n, word) in (0..).zip(WORDS) {
-            target = target.set(word, &(words + 8 * n).to_string())?;
-        }
+        let target = Target::with_profile(arch, profiles::USER)?;
         let spec = |events: Events| {
-            let spec = Spec::record(&format!("function+{BEHIND}"), events).clock(clock).refill("refill");
+            let spec = Spec::record(&format!("function+{BEHIND}"), events).clock(clock).refill("refill").tls("words");
             if all { spec.live_all() } else { spec }
         };
         let shadow = generate(&target, &[spec(Events::Both).form(Form::Shadow)])?.template()?;
         let entry = generate(&target, &[spec(Events::Entry)])?.template()?;
         let sled = generate(&target, &[Spec::sled("callee")])?.template()?;
-        Ok(Forms { target, shadow, entry, sled })
+        Ok(Forms { target, words, shadow, entry, sled })
     }
 
     fn template(&self, how: How) -> &Template {
@@ -84,7 +80,8 @@ impl Forms {
     /// # Errors
     /// Something is out of reach.
     pub fn copy(&self, how: How, base: u64, (id, goes_on): (u32, u64), sled: u64, code: &mut Vec<u8>) -> Result<u64> {
-        let filling = Filling { id, function: goes_on.wrapping_sub(BEHIND), refill: sled, ..Filling::default() };
+        let filling =
+            Filling { id, function: goes_on.wrapping_sub(BEHIND), refill: sled, tls: self.words, ..Filling::default() };
         append(self.template(how), &self.target, base, &filling, code)
     }
 

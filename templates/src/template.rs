@@ -1,7 +1,7 @@
 //! The C header of a template: its bytes, and the fields that a program fills in.
 
 use askama::Template as _;
-use codegen::out::template::Template;
+use codegen::out::template::{FixUp, Piece, Template};
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
 
@@ -14,11 +14,49 @@ struct Header<'a> {
     options: String,
     guard: String,
     name: &'a str,
-    bytes: Vec<String>,
-    size: usize,
     align: u32,
     entry: u32,
+    /// The code, and the unwind entry.
+    pieces: [Table; 2],
+}
+
+/// Bytes with fields, as two C arrays.
+struct Table {
+    name: String,
+    lines: Vec<String>,
+    size: usize,
+    fix_ups_name: String,
     fix_ups: Vec<Row>,
+}
+
+impl Table {
+    fn new(name: String, fix_ups_name: String, piece: &Piece, target: &Target) -> Table {
+        let row = |f: &FixUp| Row {
+            at: f.at,
+            r_type: f.r_type,
+            type_name: target.facts.relocation(f.r_type).unwrap_or_default(),
+            symbol: format!("TRAMPTOOL_{}", f.of.name().to_uppercase()),
+            place: f.place,
+            addend: f.addend,
+        };
+        let line = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:#04x},")).collect::<Vec<_>>().join(" ");
+        Table {
+            name,
+            lines: piece.bytes.chunks(12).map(line).collect(),
+            size: piece.bytes.len(),
+            fix_ups_name,
+            fix_ups: piece.fix_ups.iter().map(row).collect(),
+        }
+    }
+
+    /// C has no empty arrays.
+    fn bytes_or_0(&self) -> &str {
+        if self.size == 0 { "0" } else { &self.name }
+    }
+
+    fn fix_ups_or_0(&self) -> &str {
+        if self.fix_ups.is_empty() { "0" } else { &self.fix_ups_name }
+    }
 }
 
 /// A relocation of the template, as a row of its C table.
@@ -48,15 +86,9 @@ pub fn template(template: &Template, target: &Target) -> Result<String> {
             "--emit template: '{name}' is not a C identifier; valid: --name with letters, digits and _"
         )));
     }
-    let row = |f: &codegen::out::template::FixUp| Row {
-        at: f.at,
-        r_type: f.r_type,
-        type_name: target.facts.relocation(f.r_type).unwrap_or_default(),
-        symbol: format!("TRAMPTOOL_{}", f.of.name().to_uppercase()),
-        place: f.place,
-        addend: f.addend,
+    let table = |bytes: &str, fix_ups: &str, piece: &Piece| {
+        Table::new(format!("{name}_{bytes}"), format!("{name}_{fix_ups}"), piece, target)
     };
-    let line = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:#04x},")).collect::<Vec<_>>().join(" ");
     let header = Header {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("{} {name}", target.facts.name),
@@ -64,11 +96,9 @@ pub fn template(template: &Template, target: &Target) -> Result<String> {
         options: target.describe(),
         guard: format!("TRAMPTOOL_{}_TEMPLATE_H", name.to_uppercase()),
         name,
-        bytes: template.bytes.chunks(12).map(line).collect(),
-        size: template.bytes.len(),
         align: target.facts.align,
         entry: template.entry,
-        fix_ups: template.fix_ups.iter().map(row).collect(),
+        pieces: [table("bytes", "fixups", &template.code), table("unwind", "unwind_fixups", &template.unwind)],
     };
     let text = header.render().map_err(|e| Error::new(format!("template.h: {e}")))?;
     Ok(text + "\n")

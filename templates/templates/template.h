@@ -13,6 +13,12 @@ enum tramptool_symbol {
 	TRAMPTOOL_FUNCTION,	/* the address of the function, whose site jumps to the trampoline */
 	TRAMPTOOL_CLOCK,	/* the address of the variable that has the time */
 	TRAMPTOOL_REFILL,	/* the address of the routine that makes room */
+	TRAMPTOOL_CALLEE,	/* the address of the C function that a sled calls */
+	TRAMPTOOL_TLS,		/* the offset of the thread's words from the thread pointer */
+	TRAMPTOOL_COPY,		/* the address of the copy */
+	TRAMPTOOL_PERSONALITY,	/* the address of __gcc_personality_v0, or of one like it */
+	TRAMPTOOL_RESUME,	/* the address of _Unwind_Resume, or of a branch there */
+	TRAMPTOOL_SYMBOLS,	/* how many there are */
 };
 
 /* A field: the psABI's formula for its type of relocation says what belongs there. */
@@ -31,23 +37,31 @@ struct tramptool_template {
 	uint32_t entry;		/* where a copy is entered */
 	uint32_t fixup_count;
 	const struct tramptool_fixup *fixups;
+	/* A CIE and an FDE of a copy: one after the other, and a word of 0 behind the last, they are a table for __register_frame. */
+	const unsigned char *unwind;
+	uint32_t unwind_size;
+	uint32_t unwind_fixup_count;
+	const struct tramptool_fixup *unwind_fixups;
 };
 #endif
 
-static const unsigned char {{ name }}_bytes[] = {
-{%- for line in bytes %}
+{% for piece in pieces %}{% if piece.size > 0 -%}
+static const unsigned char {{ piece.name }}[] = {
+{%- for line in piece.lines %}
 	{{ line }}
 {%- endfor %}
 };
-{% if !fix_ups.is_empty() %}
-static const struct tramptool_fixup {{ name }}_fixups[] = {
-{%- for f in fix_ups %}
+{% endif %}{% if !piece.fix_ups.is_empty() %}
+static const struct tramptool_fixup {{ piece.fix_ups_name }}[] = {
+{%- for f in piece.fix_ups %}
 	{ {{ f.at }}, {{ f.r_type }}, {{ f.symbol }}, {{ f.place }}, {{ f.addend }} },	/* {{ f.type_name }} */
 {%- endfor %}
 };
 {% endif %}
+{% endfor -%}
 static const struct tramptool_template {{ name }}_template = {
-	{{ name }}_bytes, {{ size }}, {{ align }}, {{ entry }}, {{ fix_ups.len() }}, {% if fix_ups.is_empty() %}0{% else %}{{ name }}_fixups{% endif %}
+	{{ pieces[0].bytes_or_0() }}, {{ pieces[0].size }}, {{ align }}, {{ entry }}, {{ pieces[0].fix_ups.len() }}, {{ pieces[0].fix_ups_or_0() }},
+	{{ pieces[1].bytes_or_0() }}, {{ pieces[1].size }}, {{ pieces[1].fix_ups.len() }}, {{ pieces[1].fix_ups_or_0() }},
 };
 
 #endif

@@ -328,7 +328,6 @@ fn templates_have_what_objects_have() {
             assert!(read("t.template.h").contains(&row), "{arch}: no {row}");
         }
         for (line, says) in [
-            ("record --unwind", "unwinders find the landing pad of --unwind by a table, and a copy has none"),
             ("record --name f.1", "--emit template: 'f.1' is not a C identifier; valid: --name with letters"),
             ("record -o -", "-o - takes one file, --emit makes 2"),
         ] {
@@ -370,6 +369,14 @@ fn functions_that_begin_with_landing_pads_go_on_behind_them() {
         }
         assert!(b.ok(&of("f")).contains(&format!("f+{}", target.resume + target.pad)));
         b.refuses(&of("f+12"), &["record: --landing-pad is given, but --function says where the site ends"]);
+        // Where the site calls, another return address is in the place of the one that comes signed.
+        let programs =
+            ["gen", "programs", "--sig", "long f(long a)", "--fexit", "p", "--flags", "CALL_ORIG,SKIP_FRAME"];
+        let signed = ["--signed", "--function", "f", "--profile", "bare", "--arch", arch];
+        b.refuses(
+            &[&programs[..], &signed].concat(),
+            &["programs: --signed is given, but sites of ", "valid: without --signed"],
+        );
     }
 }
 
@@ -382,6 +389,11 @@ fn records_that_cannot_be_are_refused() {
         for (line, says) in [
             ("--events count --clock none", "record: --clock is given, but a counter has no time; valid: without it"),
             ("--events count --id 1", "record: --id is given, but a counter has none; valid: without it"),
+            ("--events count --tls f", "record: --tls f is a function too; valid: a thread-local variable"),
+            (
+                "--events count --tls w --set TLS_COUNT=-8",
+                "a word -8 bytes into the thread's variable, which begins behind it; valid: cursor",
+            ),
             ("--events count --args 1", "record: --args is given, but a counter has no records; valid: without it"),
             ("--events entry --clock none --id 8388608", "record: --id 8388608; valid: 0 to 8388607"),
             ("--events entry --clock none --args 7", "record: --args 7; valid: 0 to 6"),

@@ -6,6 +6,7 @@ mod common;
 mod batch;
 mod case;
 mod chance;
+mod copied;
 mod flags;
 mod in_place;
 mod machine;

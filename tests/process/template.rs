@@ -12,6 +12,7 @@ use crate::machine::{Arch, for_each};
 
 const SOURCE: &str = include_str!("template.c");
 const SITE: &str = include_str!("site.h");
+const FIXUPS: &str = include_str!("fixups.h");
 const FUNCTIONS: usize = 3000;
 /// The largest number of a function.
 const LAST_ID: u32 = (1 << 23) - 1;
@@ -25,9 +26,11 @@ struct Kind {
     result: bool,
     /// Every register is kept.
     all: bool,
+    /// The thread's words are in a variable.
+    tls: bool,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "both_word",
         events: (Events::Both, "both", 2),
@@ -35,6 +38,7 @@ const KINDS: [Kind; 5] = [
         args: 2,
         result: true,
         all: false,
+        tls: false,
     },
     Kind {
         name: "both_tsc",
@@ -43,6 +47,7 @@ const KINDS: [Kind; 5] = [
         args: 0,
         result: false,
         all: false,
+        tls: false,
     },
     Kind {
         name: "entry_none",
@@ -51,6 +56,7 @@ const KINDS: [Kind; 5] = [
         args: 1,
         result: false,
         all: false,
+        tls: false,
     },
     Kind {
         name: "entry_all",
@@ -59,8 +65,35 @@ const KINDS: [Kind; 5] = [
         args: 2,
         result: false,
         all: true,
+        tls: false,
     },
-    Kind { name: "count", events: (Events::Count, "count", 0), clock: None, args: 0, result: false, all: false },
+    Kind {
+        name: "both_tls",
+        events: (Events::Both, "both", 2),
+        clock: Some((Clock::None, "none")),
+        args: 0,
+        result: true,
+        all: false,
+        tls: true,
+    },
+    Kind {
+        name: "count_tls",
+        events: (Events::Count, "count", 0),
+        clock: None,
+        args: 0,
+        result: false,
+        all: false,
+        tls: true,
+    },
+    Kind {
+        name: "count",
+        events: (Events::Count, "count", 0),
+        clock: None,
+        args: 0,
+        result: false,
+        all: false,
+        tls: false,
+    },
 ];
 
 /// Small and large ones, with each of the low bits, and the last.
@@ -88,6 +121,7 @@ impl Kind {
         command.extend(self.clock.iter().flat_map(|(_, clock)| ["--clock", clock]));
         command.extend(self.result.then_some("--result"));
         command.extend(["--live", "all"].into_iter().filter(|_| self.all));
+        command.extend(["--tls", "far_words"].into_iter().filter(|_| self.tls));
         b.ok(&command);
         let mut target = Target::with_profile(arch.name, "bare").unwrap();
         for (name, value) in sets {
@@ -107,6 +141,9 @@ impl Kind {
             if self.all {
                 spec = spec.live_all();
             }
+            if self.tls {
+                spec = spec.tls("far_words");
+            }
             if self.result { spec.result() } else { spec }
         };
         let specs: Vec<Spec> = (0..FUNCTIONS).map(spec).collect();
@@ -117,8 +154,8 @@ impl Kind {
     fn row(&self) -> String {
         let Kind { name, events: (_, _, records), args, result, .. } = self;
         let clock = self.clock.map_or("none", |(_, clock)| clock).chars().next().unwrap();
-        let result = u8::from(*result);
-        format!("    {{\"{name}\", &{name}_template, {records}, {args}, {result}, '{clock}', {name}_linked}},\n")
+        let (result, tls) = (u8::from(*result), u8::from(self.tls));
+        format!("    {{\"{name}\", &{name}_template, {records}, {args}, {result}, '{clock}', {tls}, {name}_linked}},\n")
     }
 }
 
@@ -134,7 +171,7 @@ fn tables() -> String {
         text += &all(&|n| format!("void {name}_{n}(void);\n"));
         text += &format!("static void (*const {name}_linked[])(void) = {{{}}};\n", all(&|n| format!("{name}_{n}, ")));
     }
-    text += "struct kind { const char *name; const struct tramptool_template *template; int records, args, result, clock; \
+    text += "struct kind { const char *name; const struct tramptool_template *template; int records, args, result, clock, tls; \
              void (*const *linked)(void); };\nstatic const struct kind kinds[] = {\n";
     text += &KINDS.iter().map(Kind::row).collect::<String>();
     text + "};\n"
@@ -159,7 +196,8 @@ fn run(b: &Bench, arch: &Arch, args: &[&str]) -> String {
 fn copies_are_what_is_generated_one_by_one() {
     for_each(|arch| {
         let b = Bench::new();
-        for (name, text) in [("template.c", SOURCE), ("site.h", SITE), ("templates.h", &tables())] {
+        for (name, text) in [("template.c", SOURCE), ("site.h", SITE), ("fixups.h", FIXUPS), ("templates.h", &tables())]
+        {
             fs::write(b.path(name), text).unwrap();
         }
         let abi = arch.with.set.iter().filter_map(|s| s.strip_prefix("abi=")).map(|v| ("abi".to_owned(), v.to_owned()));

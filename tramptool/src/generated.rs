@@ -1,12 +1,11 @@
 //! Generated trampolines, and what is known of them.
 
-use codegen::arch::patch::Relocation as Applied;
 use codegen::ask::frame::Stores;
 use codegen::ask::spec::Spec as Planned;
 use codegen::contract::Contract as Promise;
 use codegen::out::assembly::Assembly;
 use codegen::out::obj;
-use codegen::out::template::{Filled as Depends, FixUp as Field, Template as Made};
+use codegen::out::template::Template as Made;
 use codegen::out::text::TextListing;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
@@ -15,6 +14,7 @@ use codegen::words::reloc::{Reloc, RelocTarget};
 use crate::internal::request::Request;
 use crate::spec::Spec;
 use crate::target::Target;
+use crate::template::Template;
 
 /// Generated trampolines.
 pub struct Trampolines {
@@ -55,72 +55,6 @@ pub struct Slot {
     pub offset: i32,
     /// Whether what the callback stores there takes effect.
     pub stores_take_effect: bool,
-}
-
-/// A trampoline as bytes that a program copies, with fields that it fills in for each function at run time. Who fills them in
-/// does what a linker does with relocations.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Template {
-    /// The trampoline's symbol.
-    pub name: String,
-    /// Bytes to whose multiple a copy is aligned.
-    pub align: u32,
-    /// Offset of its first instruction.
-    pub entry: u32,
-    /// The bytes. Fields are as in an object, and numbers those of the trampoline itself.
-    pub bytes: Vec<u8>,
-    /// The fields, lowest offset first.
-    pub fixups: Vec<FixUp>,
-}
-
-/// A field of a template.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct FixUp {
-    /// Offset of the field.
-    pub offset: u32,
-    /// ELF relocation type.
-    pub r_type: u32,
-    /// The psABI's name of that.
-    pub name: Option<String>,
-    /// What S of the psABI's formulas is.
-    pub symbol: Filled,
-    /// Offset of P. For the low part of a distance, that is where its high part is.
-    pub place: u32,
-    /// A.
-    pub addend: i64,
-}
-
-/// What a field of a template depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Filled {
-    /// The number of the function, shifted left by 8 bits.
-    Id,
-    /// The address of the function.
-    Function,
-    /// The address of the variable that has the time.
-    Clock,
-    /// The address of the routine that makes room.
-    Refill,
-    /// The address of the C function that a sled calls.
-    Callee,
-}
-
-/// What a copy of a template is for: what S is in its fields. An address that the template has no field for is not looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Filling {
-    /// The function's number, below [`Filling::IDS`].
-    pub id: u32,
-    /// The function's address.
-    pub function: u64,
-    /// The address of the variable that has the time.
-    pub clock: u64,
-    /// The address of the routine that makes room.
-    pub refill: u64,
-    /// The address of the C function that a sled calls.
-    pub callee: u64,
 }
 
 /// A relocation of [`Trampolines::bytes`].
@@ -191,54 +125,6 @@ pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
     Ok(Trampolines { target: target.clone(), assembly, requests, prototypes })
 }
 
-impl Template {
-    /// Make the copy that lies at `address` and is for what `filling` says. `copy` takes it, and is as long as the template's bytes.
-    ///
-    /// # Errors
-    /// A field cannot hold what belongs there: an address out of reach, a number of [`Filling::IDS`] or more. `copy` has another length.
-    pub fn copy_to(&self, target: &Target, address: u64, filling: &Filling, copy: &mut [u8]) -> Result<()> {
-        if copy.len() != self.bytes.len() {
-            let (has, room) = (self.bytes.len(), copy.len());
-            return Err(Error::new(format!("{}: {has} bytes for room of {room}; valid: as much room", self.name)));
-        }
-        if filling.id >= Filling::IDS {
-            let (id, last) = (filling.id, Filling::IDS - 1);
-            return Err(Error::new(format!("{}: function number {id}; valid: 0 to {last}", self.name)));
-        }
-        copy.copy_from_slice(&self.bytes);
-        for fixup in &self.fixups {
-            let place = address.wrapping_add(fixup.offset.into());
-            let value = filling.of(fixup.symbol).wrapping_add_signed(fixup.addend);
-            let high = address.wrapping_add(fixup.place.into());
-            let field = copy.get_mut(fixup.offset as usize..).unwrap_or_default();
-            let relocation = Applied { r_type: fixup.r_type, place, value, high };
-            self.place(target, &relocation, field)?;
-        }
-        Ok(())
-    }
-
-    fn place(&self, target: &Target, relocation: &Applied, field: &mut [u8]) -> Result<()> {
-        let at = || format!("{} at {:#x}", self.name, relocation.place);
-        target.backend().relocate(relocation, field).map_err(|e| e.at(at()))
-    }
-}
-
-impl Filling {
-    /// How many numbers of functions there are: a number, what stands below it and the rounding of RISC-V's LUI must fit a signed
-    /// field of 32 bits.
-    pub const IDS: u32 = (1 << 23) - 8;
-
-    fn of(&self, symbol: Filled) -> u64 {
-        match symbol {
-            Filled::Id => u64::from(self.id) << 8,
-            Filled::Function => self.function,
-            Filled::Clock => self.clock,
-            Filled::Refill => self.refill,
-            Filled::Callee => self.callee,
-        }
-    }
-}
-
 impl Trampolines {
     /// Their symbols.
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -305,31 +191,10 @@ impl Trampolines {
     /// The one of them, which records or is a sled, as a template: what `gen --emit template` writes.
     ///
     /// # Errors
-    /// It is neither, or not the only one, or needs more than a function, a number, a clock and a routine.
+    /// It is neither, or not the only one, or refers to more than [`Filled`](crate::Filled) has.
     pub fn template(&self) -> Result<Template> {
         let (target, specs) = (self.target.resolved(), self.requests.iter().map(Request::spec).collect::<Vec<_>>());
-        let template = Made::of(&self.assembly, &specs, target)?;
-        let fix_up = |f: &Field| FixUp {
-            offset: f.at,
-            r_type: f.r_type,
-            name: target.facts.relocation(f.r_type),
-            symbol: match f.of {
-                Depends::Id => Filled::Id,
-                Depends::Function => Filled::Function,
-                Depends::Clock => Filled::Clock,
-                Depends::Refill => Filled::Refill,
-                Depends::Callee => Filled::Callee,
-            },
-            place: f.place,
-            addend: f.addend,
-        };
-        Ok(Template {
-            name: template.name.to_owned(),
-            align: target.facts.align,
-            entry: template.entry,
-            bytes: template.bytes.to_vec(),
-            fixups: template.fix_ups.iter().map(fix_up).collect(),
-        })
+        Ok(Template::new(&Made::of(&self.assembly, &specs, target)?, target.facts))
     }
 
     /// What one of them promises.

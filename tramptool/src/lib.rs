@@ -31,12 +31,14 @@ pub mod internal;
 mod judge;
 mod spec;
 mod target;
+mod template;
+mod unwind;
 
 pub use codegen::words::error::{Error, Result};
-pub use generated::{
-    Contract, Cost, Filled, Filling, FixUp, Path, Referent, Relocation, Slot, Template, Trampolines, generate,
-};
+pub use generated::{Contract, Cost, Path, Referent, Relocation, Slot, Trampolines, generate};
 #[cfg(feature = "judge")]
 pub use judge::{Failure, Verdict};
 pub use spec::{Clock, Events, Form, Spec};
 pub use target::Target;
+pub use template::{Filled, Filling, FixUp, Template, UnwindEntry};
+pub use unwind::UnwindTable;

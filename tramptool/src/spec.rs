@@ -148,6 +148,13 @@ impl Spec {
         self
     }
 
+    /// Of [`Spec::record`]: the thread's words are in this thread-local variable, at the offsets `TLS_CURSOR` and the like in it, which
+    /// [`Target::set`] moves. Linkers fill in where it is, by the psABI's relocations of local-exec code, and whoever copies a template does.
+    pub fn tls(mut self, variable: &str) -> Spec {
+        self.asked.tls = Some(variable.to_owned());
+        self
+    }
+
     /// How many argument registers are kept and passed on; of [`Spec::record`], how many the record of an entry has.
     pub fn args(mut self, count: u8) -> Spec {
         self.asked.args = Some(count);

@@ -143,11 +143,54 @@ pub enum NumberOf {
     RecordShadow,
     /// The same to the word that says where none goes any more.
     RecordShadowLimit,
+    /// The same five, in the variable that the thread's words are in, if they are in one.
+    TlsCursor,
+    /// Of the word that says where no record begins any more.
+    TlsLimit,
+    /// Of the word that is counted up.
+    TlsCount,
+    /// Of the word that says where the next entry of the shadow stack goes.
+    TlsShadow,
+    /// Of the word that says where none goes any more.
+    TlsShadowLimit,
+}
+
+/// A word of a thread, for trampolines that record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadWord {
+    /// Where the next record begins.
+    Cursor,
+    /// Where none begins any more.
+    Limit,
+    /// What is counted up.
+    Count,
+    /// Where the next entry of the shadow stack goes.
+    Shadow,
+    /// Where none goes any more.
+    ShadowLimit,
+}
+
+impl ThreadWord {
+    /// The number that says where it is: in a thread-local variable, or from the thread pointer.
+    pub fn number(self, tls: bool) -> NumberOf {
+        match (self, tls) {
+            (ThreadWord::Cursor, false) => NumberOf::RecordCursor,
+            (ThreadWord::Limit, false) => NumberOf::RecordLimit,
+            (ThreadWord::Count, false) => NumberOf::RecordCount,
+            (ThreadWord::Shadow, false) => NumberOf::RecordShadow,
+            (ThreadWord::ShadowLimit, false) => NumberOf::RecordShadowLimit,
+            (ThreadWord::Cursor, true) => NumberOf::TlsCursor,
+            (ThreadWord::Limit, true) => NumberOf::TlsLimit,
+            (ThreadWord::Count, true) => NumberOf::TlsCount,
+            (ThreadWord::Shadow, true) => NumberOf::TlsShadow,
+            (ThreadWord::ShadowLimit, true) => NumberOf::TlsShadowLimit,
+        }
+    }
 }
 
 impl NumberOf {
     /// All of them, with their names in a profile.
-    pub const ALL: [(&'static str, NumberOf); 8] = [
+    pub const ALL: [(&'static str, NumberOf); 13] = [
         ("op-func", NumberOf::OpFunc),
         ("op-direct-call", NumberOf::OpDirectCall),
         ("record-cursor", NumberOf::RecordCursor),
@@ -156,6 +199,11 @@ impl NumberOf {
         ("record-full", NumberOf::RecordFull),
         ("record-shadow", NumberOf::RecordShadow),
         ("record-shadow-limit", NumberOf::RecordShadowLimit),
+        ("tls-cursor", NumberOf::TlsCursor),
+        ("tls-limit", NumberOf::TlsLimit),
+        ("tls-count", NumberOf::TlsCount),
+        ("tls-shadow", NumberOf::TlsShadow),
+        ("tls-shadow-limit", NumberOf::TlsShadowLimit),
     ];
 
     /// The key in a profile.

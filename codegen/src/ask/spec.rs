@@ -27,6 +27,8 @@ pub struct Spec<'a> {
     pub kind: Kind,
     /// The C function that a direct-call trampoline calls, or the entry handler of a paired one.
     pub callee: &'a str,
+    /// The thread-local variable that has the thread's words, of a trampoline that records.
+    pub tls: &'a str,
     /// What a paired trampoline is for.
     pub body: Body<'a>,
     /// The programs of a trampoline that calls some, in the order of the command line.
@@ -38,7 +40,7 @@ pub struct Spec<'a> {
 impl<'a> Spec<'a> {
     /// A trampoline that needs no more to be known.
     pub fn of(name: &'a str, kind: Kind) -> Spec<'a> {
-        Spec { name, kind, callee: "", body: Body::default(), programs: &[], export: "" }
+        Spec { name, kind, callee: "", tls: "", body: Body::default(), programs: &[], export: "" }
     }
 
     /// Is a program called at this point?
@@ -59,6 +61,6 @@ impl<'a> Spec<'a> {
 
     /// A direct-call trampoline.
     pub fn direct(name: &'a str, direct: Direct, callee: &'a str) -> Spec<'a> {
-        Spec { name, kind: Kind::Direct(direct), callee, body: Body::default(), programs: &[], export: "" }
+        Spec { callee, ..Spec::of(name, Kind::Direct(direct)) }
     }
 }

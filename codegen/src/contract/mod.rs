@@ -11,10 +11,7 @@ pub mod stated;
 use serde::Serialize;
 
 use self::stated::Stated;
-use crate::arch::facts::Facts;
-use crate::arch::facts::NumberOf::{
-    RecordCount, RecordCursor, RecordFull, RecordLimit, RecordShadow, RecordShadowLimit,
-};
+use crate::arch::facts::{Facts, NumberOf, ThreadWord};
 use crate::arch::harden::ReturnStyle;
 use crate::arch::site::Site;
 use crate::ask::frame::{Content, FrameLayout, Stores};
@@ -105,7 +102,9 @@ pub struct Contract {
     pub direct_mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
-    /// Of one that records: bytes from the thread pointer to the cursor, the limit and the counter.
+    /// Of one that records: the thread-local variable that has the thread's words; empty if these count from the thread pointer.
+    pub tls: String,
+    /// Of one that records: bytes to the cursor, the limit and the counter, from the thread pointer or in that variable.
     pub thread_words: [i32; 3],
     /// Of one that records and keeps the way back on a shadow stack: the same to the word that says where its next entry goes,
     /// and to that where none goes.
@@ -191,16 +190,18 @@ impl Contract {
             Calls::Nothing if spec.kind.recorder().is_some_and(|recorder| recorder.refill) => spec.callee.to_owned(),
             Calls::Nothing | Calls::Programs => String::new(),
         };
+        let tls = spec.kind.recorder().is_some_and(|recorder| recorder.tls);
+        let word = |of: ThreadWord| target.number(of.number(tls));
         let thread_words = match spec.kind.recorder() {
-            Some(_) => [target.number(RecordCursor)?, target.number(RecordLimit)?, target.number(RecordCount)?],
+            Some(_) => [word(ThreadWord::Cursor)?, word(ThreadWord::Limit)?, word(ThreadWord::Count)?],
             None => [0; 3],
         };
         let shadow_words = match spec.kind.recorder() {
-            Some(recorder) if recorder.shadow => [target.number(RecordShadow)?, target.number(RecordShadowLimit)?],
+            Some(recorder) if recorder.shadow => [word(ThreadWord::Shadow)?, word(ThreadWord::ShadowLimit)?],
             _ => [0; 2],
         };
         let refills = spec.kind.recorder().is_some_and(|recorder| recorder.refill);
-        let full_bit = if refills { target.number(RecordFull)? } else { 0 };
+        let full_bit = if refills { target.number(NumberOf::RecordFull)? } else { 0 };
         if refills && !FULL_BITS.contains(&full_bit) {
             let (from, to) = (FULL_BITS.start(), FULL_BITS.end());
             return Err(Error::new(format!(
@@ -245,6 +246,7 @@ impl Contract {
             // Without a register for the target, it lies where a return finds it.
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && (every_register || rethook),
+            tls: if tls { spec.tls.to_owned() } else { String::new() },
             thread_words,
             shadow_words,
             full_bit,
@@ -261,12 +263,16 @@ impl Contract {
         let Some(recorder) = self.kind.recorder() else { return Ok(()) };
         let shadow = self.shadow_words.into_iter().filter(|_| recorder.shadow);
         let at: Vec<i32> = self.thread_words.into_iter().chain(shadow).collect();
+        let from = if self.tls.is_empty() { "from the thread pointer" } else { "into the thread's variable" };
         let valid = "valid: cursor, limit, counter and those of the shadow stack each at a multiple of 8 of its own";
         if let Some(odd) = at.iter().find(|at| **at % 8 != 0) {
-            return Err(Error::new(format!("a word {odd} bytes from the thread pointer; {valid}")));
+            return Err(Error::new(format!("a word {odd} bytes {from}; {valid}")));
+        }
+        if let Some(before) = at.iter().find(|at| **at < 0 && !self.tls.is_empty()) {
+            return Err(Error::new(format!("a word {before} bytes {from}, which begins behind it; {valid}")));
         }
         if let Some((_, twice)) = at.iter().enumerate().find(|(n, word)| at[..*n].contains(word)) {
-            let what = format!("two words of the thread {twice} bytes from the thread pointer");
+            let what = format!("two words of the thread {twice} bytes {from}");
             return Err(Error::new(format!("{what}; {valid}")));
         }
         Ok(())

@@ -23,12 +23,12 @@ fn pair_sentence(clock: Clock) -> &'static str {
 }
 
 /// Of the shadow stack: what lies there, and what happens without room or without an entry.
-fn shadow_sentences(thread: &str) -> [String; 4] {
+fn shadow_sentences(words: &str) -> [String; 4] {
     [
         format!(
-            "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {thread} + RECORD_SHADOW says."
+            "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {words}_SHADOW says."
         ),
-        format!("If that is not below the word at {thread} + RECORD_SHADOW_LIMIT, the function runs as if it were not traced."),
+        format!("If that is not below the word at {words}_SHADOW_LIMIT, the function runs as if it were not traced."),
         "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: a trampoline that comes to that one stops."
             .to_owned(),
         "The function finds its stack arguments in place. Unwinding stops here.".to_owned(),
@@ -178,15 +178,21 @@ impl Contract {
         ]
     }
 
+    /// Where the thread's words are, up to the names of the offsets.
+    fn place_of_words(&self) -> String {
+        match self.tls.as_str() {
+            "" => format!("{} + RECORD", self.convention.thread.unwrap_or_default()),
+            variable => format!("{variable} + TLS"),
+        }
+    }
+
     fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
         let function = self.traced.as_ref().map_or("", |t| &t.function);
-        let thread = self.convention.thread.unwrap_or_default();
+        let words = &self.place_of_words();
         let (mut text, place) = (vec![self.site_jumps()], self.goes_on());
         text.push(match recorder.events {
             Events::Count => {
-                format!(
-                    "Adds 1 to the word at {thread} + RECORD_COUNT in one instruction, then goes to {function} {place}."
-                )
+                format!("Adds 1 to the word at {words}_COUNT in one instruction, then goes to {function} {place}.")
             }
             Events::Entry => format!("Records the entry, then goes to {function} {place}."),
             Events::Both => format!("Records the entry, calls {function} {place}, records the return."),
@@ -229,11 +235,11 @@ impl Contract {
                 text.push(pair_sentence(recorder.clock).to_owned());
             }
             text.push(format!(
-                "It lies where the word at {thread} + RECORD_CURSOR says. One instruction takes it, so a signal handler may record too."
+                "It lies where the word at {words}_CURSOR says. One instruction takes it, so a signal handler may record too."
             ));
             text.push(match recorder.refill {
                 false => format!(
-                    "If that is not below the word at {thread} + RECORD_LIMIT, nothing is stored: the cursor counts on, and tells how much."
+                    "If that is not below the word at {words}_LIMIT, nothing is stored: the cursor counts on, and tells how much."
                 ),
                 true => format!(
                     "If bit RECORD_FULL of that is set, {} is called, which may make room and keeps every register but that of its return address. Then another slot is taken. If the bit is set again, nothing is stored.",
@@ -246,10 +252,11 @@ impl Contract {
                 "An exception or a forced unwind that leaves {function} is recorded, and goes on: unwinders find the landing pad by {PERSONALITY}."
             ));
         }
+        text.extend((!self.tls.is_empty()).then(|| format!("{} is a thread-local variable.", self.tls)));
         text.push("Touches no vector register.".to_owned());
         text.extend(recorder.keeps_all.then(|| ALL_KEPT.to_owned()));
         if recorder.shadow {
-            text.extend(shadow_sentences(thread));
+            text.extend(shadow_sentences(words));
         } else if recorder.events == Events::Both {
             text.push(
                 "The function must not have stack arguments: its caller's stack is one frame higher than it expects."

@@ -2,7 +2,7 @@
 //! whoever follows values needs. Together the two say which registers an instruction reads and writes.
 
 use crate::words::abi::Reg;
-use crate::words::step::{Local, Sym};
+use crate::words::step::{Disp, Local, Sym};
 
 /// The low part of an address: what it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +16,8 @@ pub enum Part {
 /// A word of memory that an instruction reads and writes in one step, or compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// So many bytes from the thread pointer.
-    Thread(i32),
+    /// So many bytes from the thread pointer, or into the thread's own copy of a variable.
+    Thread(Disp),
     /// Where a register points to.
     At(Reg),
 }
@@ -211,19 +211,37 @@ pub enum Action {
         /// Which: one of the facts' `threads`.
         of: &'static str,
     },
+    /// `dst` = `src` + the high part of a thread-local variable's offset from the thread pointer.
+    OffsetHigh {
+        /// What is written.
+        dst: Reg,
+        /// What is added to: the thread pointer, or 0.
+        src: Reg,
+        /// The variable.
+        sym: Sym,
+    },
+    /// `dst` = `src` + the low part of that.
+    OffsetLow {
+        /// What is written.
+        dst: Reg,
+        /// What has the thread pointer and the high part.
+        src: Reg,
+        /// The variable.
+        sym: Sym,
+    },
     /// `dst` = a word of the thread.
     LoadThread {
         /// What is written.
         dst: Reg,
-        /// Bytes from the thread pointer.
-        at: i32,
+        /// Bytes from the thread pointer, or into a variable.
+        at: Disp,
     },
     /// Store to a word of the thread.
     StoreThread {
         /// What is stored.
         src: Reg,
-        /// Bytes from the thread pointer.
-        at: i32,
+        /// Bytes from the thread pointer, or into a variable.
+        at: Disp,
     },
     /// `dst` = the sum of two registers.
     AddRegs {
@@ -330,6 +348,15 @@ pub enum Action {
     BranchIfNotBelow,
     /// Branch if `reg` is not below `with`, as numbers without a sign.
     BranchIfRegNotBelow {
+        /// The first.
+        reg: Reg,
+        /// The second.
+        with: Reg,
+    },
+    /// Branch if the flags say that the first is not below the second, as numbers with a sign.
+    BranchIfSigned,
+    /// Branch if `reg` is not below `with`, as numbers with a sign.
+    BranchIfRegSigned {
         /// The first.
         reg: Reg,
         /// The second.

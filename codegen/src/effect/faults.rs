@@ -60,6 +60,7 @@ operators! {
     CallAsJmp "CALL_AS_JMP" "a call does not link";
     BrForRet "BR_FOR_RET" "a return is an indirect jump";
     InvertCond "INVERT_COND" "a condition is inverted";
+    SignedCond "SIGNED_COND" "addresses are compared as numbers with a sign, where a new thread has the largest one";
     DropCond "DROP_COND" "a branch is never taken";
     DropCall "DROP_CALL" "the callback is not called";
     DropJump "DROP_JUMP" "a jump is not taken";

@@ -210,7 +210,7 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(writes, low);
             high.into_iter().for_each(|high| add(writes, high));
         }
-        Action::LowBits { dst, src, .. } => {
+        Action::LowBits { dst, src, .. } | Action::OffsetHigh { dst, src, .. } | Action::OffsetLow { dst, src, .. } => {
             add(reads, src);
             add(writes, dst);
         }
@@ -236,8 +236,10 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(reads, with);
             writes.flags = true;
         }
-        Action::BranchIfNotBelow => reads.flags = true,
-        Action::BranchIfRegNotBelow { reg, with } | Action::BranchIfRegsDiffer { reg, with } => {
+        Action::BranchIfNotBelow | Action::BranchIfSigned => reads.flags = true,
+        Action::BranchIfRegNotBelow { reg, with }
+        | Action::BranchIfRegSigned { reg, with }
+        | Action::BranchIfRegsDiffer { reg, with } => {
             add(reads, reg);
             add(reads, with);
         }

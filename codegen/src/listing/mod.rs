@@ -6,7 +6,7 @@ pub mod isa;
 pub mod names;
 pub mod pattern;
 
-use crate::arch::facts::NumberOf;
+use crate::arch::facts::{NumberOf, ThreadWord};
 use crate::ask::frame::{Content, FrameLayout};
 use crate::ask::spec::{Clock, Event, Recorder, Spec};
 use crate::profile::Convention;
@@ -322,5 +322,21 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         let value = self.target.number(of)?;
         let index = self.target.numbers.iter().position(|n| n.of == of).unwrap_or_default();
         Ok(Disp { value, name: Name::Number(index as u8) })
+    }
+
+    /// Where a word of the thread is: bytes from the thread pointer, or in [`Lowering::tls`].
+    ///
+    /// # Errors
+    /// The profile does not say.
+    pub fn word(&self, of: ThreadWord) -> Result<Disp> {
+        self.number(of.number(self.recorder()?.tls))
+    }
+
+    /// Refer to the thread-local variable that has the thread's words, if one has them.
+    ///
+    /// # Errors
+    /// Nothing is recorded.
+    pub fn tls(&mut self) -> Result<Option<Sym>> {
+        Ok(self.recorder()?.tls.then(|| self.symbol(self.spec.tls)))
     }
 }

@@ -27,7 +27,7 @@ impl Names<'_> {
             Name::Field(i) => self.frame.fields.get(i as usize).map(|f| (f.symbol, f.offset)),
             Name::Record(i) => self.frame.records.get(i as usize).map(|r| (r.symbol, r.offset)),
             Name::FrameSize => Some((self.frame.size_symbol, self.frame.size)),
-            Name::Number(i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
+            Name::Number(i) | Name::Tls(_, i) => self.numbers.get(i as usize).map(|n| (n.symbol, n.value)),
         };
         DispText { value: disp.value, named }
     }

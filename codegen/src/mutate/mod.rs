@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::profile::target::Target;
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
-use crate::words::step::{Disp, Name};
+use crate::words::step::{Disp, ExitPath, Local, Name};
 
 /// An instruction set whose trampolines can be made wrong. What it does not say cannot be wrong: then instructions are
 /// dropped, doubled and moved only.
@@ -47,6 +47,11 @@ pub trait Mutable: Isa {
     /// What stands in the place of an instruction that changes a word of memory in one step: a load, an addition, a store.
     fn torn(_before: Option<Self::Insn>, _insn: Self::Insn) -> Vec<MutantInsn<Self>> {
         Vec::new()
+    }
+
+    /// The branch that compares with a sign what this one compares without; `None` if it compares nothing so.
+    fn signed(_insn: Self::Insn) -> Option<MutantInsn<Self>> {
+        None
     }
 
     /// The instruction that leaves in a register what an instruction of 32 bits would have left there; `None` where there is none.
@@ -233,6 +238,7 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Ed
     };
     let mut all = edits(&code, contract, &ways);
     all.extend(torn::<I>(listing));
+    all.extend(signed::<I>(listing, contract));
     all.extend(code.iter().flat_map(|c| narrowed::<I>(c, &contract.facts.abi)));
     all
 }
@@ -249,6 +255,7 @@ fn narrowed<I: Mutable>(c: &At<MutantInsn<I>>, abi: &Abi) -> Vec<Edit<MutantInsn
             | Action::LoadLow { .. }
             | Action::LoadAt { .. }
             | Action::LoadThread { .. }
+            | Action::OffsetLow { .. }
             | Action::ThreadPointer { .. }
     );
     let of_sp = matches!(c.effects.sp, SpEffect::Move(_) | SpEffect::CopyTo(..) | SpEffect::CopyFrom(..));
@@ -263,6 +270,18 @@ fn narrowed<I: Mutable>(c: &At<MutantInsn<I>>, abi: &Abi) -> Vec<Edit<MutantInsn
         Some(Edit::new(Operator::NarrowResult, Operand::Reg(reg), vec![c.line], put))
     };
     writes.general.iter().filter(|reg| !stays(*reg)).filter_map(cut).collect()
+}
+
+/// The question whether the shadow stack has room, asked of numbers with a sign: where a routine makes one for a new thread, the
+/// limit is the largest address until then.
+fn signed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Option<Edit<MutantInsn<I>>> {
+    contract.kind.recorder().filter(|recorder| recorder.shadow && recorder.refill)?;
+    listing.lines.iter().enumerate().find_map(|(line, l)| match *l {
+        Line::Insn(insn, _) if insn.effects().flow == Flow::Branch(Local::Path(ExitPath::Function)) => {
+            Some(Edit::new(Operator::SignedCond, Operand::None, vec![line], vec![(line, I::signed(insn)?)]))
+        }
+        _ => None,
+    })
 }
 
 /// What takes one step in several.

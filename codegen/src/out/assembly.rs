@@ -32,6 +32,8 @@ pub struct Symbol {
     pub function: bool,
     /// No other program or shared object may define it.
     pub protected: bool,
+    /// Each thread has its own.
+    pub tls: bool,
 }
 
 /// A field with the number of a function: its value is the number in bits 8 and above, and `low` below.
@@ -148,7 +150,7 @@ impl Assembly {
             Entry::Vacant(free) => free.insert(i),
         };
         let name = self.intern(parts);
-        self.globals.push(Symbol { name, offset: None, size: 0, function: false, protected: false });
+        self.globals.push(Symbol { name, offset: None, size: 0, function: false, protected: false, tls: false });
         i
     }
 
@@ -216,6 +218,10 @@ impl Assembly {
         self.eh_frame.add(&fde, (table, wrong), target);
         let locals = self.resolve(spec, symbols, shape, base)?;
         self.exceptions(spec, (&shape.labels, base, locals), wrong, target)?;
+        if !spec.tls.is_empty() {
+            let i = self.global(&[spec.tls]) as usize;
+            self.globals[i].tls = true;
+        }
         for name in spec.own_symbols() {
             let i = self.global(&[name]) as usize;
             self.globals[i].protected = true;
@@ -251,7 +257,14 @@ impl Assembly {
         if word.labelled {
             let name = self.intern(&[TypeWord::LABEL, function]);
             let size = (self.text.len() - start) as u32;
-            self.locals.push(Symbol { name, offset: Some(start as u32), size, function: true, protected: false });
+            self.locals.push(Symbol {
+                name,
+                offset: Some(start as u32),
+                size,
+                function: true,
+                protected: false,
+                tls: false,
+            });
         }
     }
 
@@ -259,7 +272,7 @@ impl Assembly {
     fn export(&mut self, symbol: &str, r_type: u32) {
         let (at, to) = (self.exports.len() * Self::EXPORT, RelocTarget::Global(self.global(&[symbol])));
         let name = self.intern(&["__export_symbol_", symbol]);
-        let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false };
+        let label = Symbol { name, offset: Some(at as u32), size: 0, function: false, protected: false, tls: false };
         self.exports.push((label, Reloc { at: at as u32 + 8, r_type, to, addend: 0 }));
     }
 
@@ -316,7 +329,7 @@ impl Assembly {
     /// A symbol for a label. Its number.
     fn local(&mut self, spec: &Spec, local: Local, offset: u32) -> u32 {
         let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
-        self.locals.push(Symbol { name, offset: Some(offset), size: 0, function: false, protected: false });
+        self.locals.push(Symbol { name, offset: Some(offset), size: 0, function: false, protected: false, tls: false });
         self.locals.len() as u32 - 1
     }
 

@@ -1,5 +1,7 @@
 //! Call frame information, derived from what the listing's instructions do to SP and to saved registers.
 
+use crate::ask::spec::Spec;
+use crate::effect::action::Action;
 use crate::effect::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
 use crate::effect::faults::Misstated;
 use crate::profile::target::Target;
@@ -26,6 +28,8 @@ pub enum CfiOp {
     SameValue(u16),
     /// The column's value cannot be told.
     Undefined(u16),
+    /// From here on the return address is signed, or, if it was, it is not.
+    Signed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,6 +149,11 @@ impl Tracker {
             reachable: true,
             ops: Vec::new(),
         })
+    }
+
+    /// What holds before the first instruction, besides what holds for all of its kind.
+    pub(crate) fn start(&mut self, spec: &Spec) {
+        self.ops.extend((spec.body.signed && spec.kind.names_body()).then_some(CfiOp::Signed));
     }
 
     /// Begin again, for a trampoline of the same kind.
@@ -272,6 +281,9 @@ impl Tracker {
         let goes_on = matches!(effects.flow, Flow::Next | Flow::Call);
         if rules_may_change || effects.sp != SpEffect::None || !goes_on {
             self.follow(effects);
+        }
+        if matches!(effects.action, Action::Authenticate { .. }) {
+            self.ops.push(CfiOp::Signed);
         }
     }
 

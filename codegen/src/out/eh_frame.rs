@@ -94,6 +94,8 @@ const DW_CFA_REGISTER: u8 = 0x09;
 const DW_CFA_DEF_CFA: u8 = 0x0c;
 const DW_CFA_DEF_CFA_REGISTER: u8 = 0x0d;
 const DW_CFA_DEF_CFA_OFFSET: u8 = 0x0e;
+/// Whether the return address is signed changes: of the one psABI that signs it.
+const DW_CFA_NEGATE_RA_STATE: u8 = 0x2d;
 /// DW_EH_PE_pcrel | DW_EH_PE_sdata4.
 const POINTER_ENCODING: u8 = 0x1b;
 
@@ -160,6 +162,7 @@ impl Encoder<'_> {
                     self.uleb(column.into());
                 }
             },
+            CfiOp::Signed => self.bytes.push(DW_CFA_NEGATE_RA_STATE),
             CfiOp::SameValue(column) => {
                 self.bytes.push(DW_CFA_SAME_VALUE);
                 self.uleb(named(column, self.renamed).into());

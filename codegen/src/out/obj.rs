@@ -379,7 +379,8 @@ fn write_symbols(
         symbol(name, local(kind), 0, of_exceptions[section], offset, 0);
     }
     for of in &assembly.globals {
-        let info = elf::SymbolInfo::new(elf::STB_GLOBAL, function(of));
+        let kind = if of.tls { elf::STT_TLS } else { function(of) };
+        let info = elf::SymbolInfo::new(elf::STB_GLOBAL, kind);
         let visibility = if of.protected { elf::STV_PROTECTED } else { elf::STV_DEFAULT };
         let other = elf::SymbolOther::default().with_visibility(visibility).0;
         let section = if of.offset.is_some() { TEXT } else { 0 };

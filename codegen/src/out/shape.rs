@@ -79,6 +79,8 @@ impl Shape {
         self.numbers.clear();
         self.notes.clear();
         self.notes.extend(at_start.into_iter().map(|note| (self.start, note)));
+        tracker.start(spec);
+        self.rules.change(self.start as u32, &mut tracker.ops, target);
         let mut opaque_from = 0;
         for (at, line) in listing.lines.iter().enumerate() {
             let offset = self.code.bytes.len();

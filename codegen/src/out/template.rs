@@ -1,8 +1,11 @@
 //! Templates: the bytes of a trampoline that records, or of a sled, and the fields that a program fills in to make one for each
-//! function at run time. They are those that the trampoline's relocations have, and those with the function's number.
+//! function at run time. They are those that the trampoline's relocations have, and those with the function's number. Beside it
+//! stands its unwind entry, with fields of the same sort.
 
+use crate::arch::facts::Facts;
 use crate::ask::spec::Spec;
 use crate::out::assembly::{Assembly, NumberField};
+use crate::profile::lsda::RESUME;
 use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
 use crate::words::reloc::{Reloc, RelocTarget};
@@ -20,6 +23,14 @@ pub enum Filled {
     Refill,
     /// The address of the C function that a sled calls.
     Callee,
+    /// The offset of the thread's words from the thread pointer.
+    Tls,
+    /// The address of the copy.
+    Copy,
+    /// The address of the function that unwinders ask about a frame with a landing pad.
+    Personality,
+    /// The address of the function that a landing pad ends with.
+    Resume,
 }
 
 impl Filled {
@@ -31,6 +42,10 @@ impl Filled {
             Filled::Clock => "clock",
             Filled::Refill => "refill",
             Filled::Callee => "callee",
+            Filled::Tls => "tls",
+            Filled::Copy => "copy",
+            Filled::Personality => "personality",
+            Filled::Resume => "resume",
         }
     }
 }
@@ -50,24 +65,42 @@ pub struct FixUp {
     pub addend: i64,
 }
 
+/// Bytes with fields to be filled in.
+#[derive(Default, Debug)]
+pub struct Piece {
+    /// The bytes. Relocated fields are as in an object.
+    pub bytes: Vec<u8>,
+    /// What is to be filled in, lowest offset first.
+    pub fix_ups: Vec<FixUp>,
+}
+
 /// A trampoline as a template.
 #[derive(Debug)]
 pub struct Template<'a> {
     /// The trampoline's symbol.
     pub name: &'a str,
-    /// The bytes. Relocated fields are as in an object, and numbers those of the trampoline itself.
-    pub bytes: &'a [u8],
+    /// The code, in which numbers are those of the trampoline itself; with a landing pad, what unwinders read of it comes behind.
+    pub code: Piece,
     /// Offset of its first instruction.
     pub entry: u32,
-    /// What is to be filled in, lowest offset first.
-    pub fix_ups: Vec<FixUp>,
+    /// The unwind entry of a copy: a CIE and an FDE, as they stand in `.eh_frame`. Empty where objects have none.
+    pub unwind: Piece,
+}
+
+/// Where in a copy lies what unwinders read of a landing pad.
+#[derive(Clone, Copy)]
+struct Exceptions {
+    /// The pointer to the function that they ask.
+    personality: u32,
+    /// The table of call sites.
+    table: u32,
 }
 
 impl<'a> Template<'a> {
     /// The one trampoline of this assembly.
     ///
     /// # Errors
-    /// It is neither one that records nor a sled, or not the only one, or needs more than a function, a number, a clock and a routine.
+    /// It is neither one that records nor a sled, or not the only one, or refers to more than [`Filled`] has.
     pub fn of(assembly: &'a Assembly, specs: &[Spec<'a>], target: &Target) -> Result<Template<'a>> {
         const VALID: &str = "one of `gen record` or `gen sled`";
         let refused = |what: &str, valid: &str| Error::new(format!("--emit template: {what}; valid: {valid}"));
@@ -76,12 +109,6 @@ impl<'a> Template<'a> {
         };
         if spec.kind.recorder().is_none() && !spec.kind.is_sled() {
             return Err(refused(&format!("{} neither records nor is a sled", spec.name), VALID));
-        }
-        if spec.kind.recorder().is_some_and(|recorder| recorder.unwind) {
-            return Err(refused(
-                "unwinders find the landing pad of --unwind by a table, and a copy has none",
-                "without --unwind, or --emit obj",
-            ));
         }
         let defined = assembly.globals.iter().find(|s| s.function && assembly.name(s) == spec.name);
         let found = defined.and_then(|s| {
@@ -96,9 +123,77 @@ impl<'a> Template<'a> {
         for reloc in assembly.relocs.iter() {
             fix_ups.extend(fix_up(*reloc, assembly, spec, target)?);
         }
-        fix_ups.sort_by_key(|f| f.at);
-        Ok(Template { name: spec.name, bytes, entry, fix_ups })
+        let mut code = Piece { bytes: bytes.to_vec(), fix_ups };
+        let exceptions = assembly.personality.map(|_| code.add_exceptions(assembly, target.facts)).transpose()?;
+        code.fix_ups.sort_by_key(|f| f.at);
+        let unwind = unwind(assembly, exceptions, target.facts)?;
+        Ok(Template { name: spec.name, code, entry, unwind })
     }
+}
+
+impl Piece {
+    /// Append the pointer to the function that unwinders ask, and the table of call sites.
+    fn add_exceptions(&mut self, assembly: &Assembly, facts: &Facts) -> Result<Exceptions> {
+        const POINTER: usize = 8;
+        self.bytes.resize(self.bytes.len().next_multiple_of(POINTER), 0);
+        let personality = self.bytes.len() as u32;
+        let r_type = facts.dynamic[0];
+        self.fix_ups.push(FixUp { at: personality, r_type, of: Filled::Personality, place: personality, addend: 0 });
+        self.bytes.extend([0; POINTER]);
+        let mut table = assembly.tables.bytes.clone();
+        for reloc in &assembly.tables.relocs {
+            let Some(known) = place(reloc.to, assembly, None) else {
+                return Err(Error::Unpaired { high: reloc.at.into() });
+            };
+            count(reloc, known, &mut table, facts);
+        }
+        let exceptions = Exceptions { personality, table: self.bytes.len() as u32 };
+        self.bytes.extend(table);
+        Ok(exceptions)
+    }
+}
+
+/// The unwind entry. Distances within the code are known: a copy is of one piece.
+fn unwind(assembly: &Assembly, exceptions: Option<Exceptions>, facts: &Facts) -> Result<Piece> {
+    let mut entry = Piece { bytes: assembly.eh_frame.bytes.clone(), fix_ups: Vec::new() };
+    for reloc in &assembly.eh_frame.relocs {
+        let Some(known) = place(reloc.to, assembly, exceptions) else {
+            return Err(Error::Unpaired { high: reloc.at.into() });
+        };
+        if !count(reloc, known, &mut entry.bytes, facts) {
+            let (at, addend) = (reloc.at, i64::from(known) + reloc.addend);
+            entry.fix_ups.push(FixUp { at, r_type: reloc.r_type, of: Filled::Copy, place: at, addend });
+        }
+    }
+    entry.fix_ups.sort_by_key(|f| f.at);
+    Ok(entry)
+}
+
+/// Where in a copy that is to which a relocation of its unwind entry refers.
+fn place(to: RelocTarget, assembly: &Assembly, exceptions: Option<Exceptions>) -> Option<u32> {
+    match to {
+        RelocTarget::Text => Some(0),
+        RelocTarget::Local(n) => assembly.locals.get(n as usize)?.offset,
+        RelocTarget::Unwind(n) => assembly.eh_frame.labels.get(n as usize).copied(),
+        RelocTarget::Personality => exceptions.map(|e| e.personality),
+        RelocTarget::Table(_) | RelocTarget::Tables => exceptions.map(|e| e.table),
+        RelocTarget::Global(_) => None,
+    }
+}
+
+/// Put a part of a distance into its field, if the relocation is one. Where an advance is stored, the distance stands there already.
+fn count(reloc: &Reloc, known: u32, bytes: &mut [u8], facts: &Facts) -> bool {
+    let Some(lengths) = facts.lengths else { return false };
+    let (add, subtract) = lengths.range;
+    let part = known.wrapping_add(reloc.addend as u32);
+    let part = match reloc.r_type {
+        r_type if r_type == add => part,
+        r_type if r_type == subtract => part.wrapping_neg(),
+        r_type => return lengths.advance.iter().any(|(set, sub)| [*set, *sub].contains(&r_type)),
+    };
+    let field = bytes.get_mut(reloc.at as usize..).and_then(|rest| rest.first_chunk_mut());
+    field.into_iter().for_each(|field| *field = u32::from_le_bytes(*field).wrapping_add(part).to_le_bytes());
+    true
 }
 
 /// What has to be done about a relocation. Distances to labels of the trampoline are in its bytes already.
@@ -117,10 +212,14 @@ fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Re
     let name = assembly.globals.get(symbol as usize).map_or("", |s| assembly.name(s));
     let filled = if name == spec.body.function {
         Filled::Function
+    } else if spec.kind.recorder().is_some_and(|recorder| recorder.tls) && name == spec.tls {
+        Filled::Tls
     } else if Some(name) == target.convention.clock {
         Filled::Clock
     } else if spec.kind.recorder().is_some_and(|recorder| recorder.refill) && name == spec.callee {
         Filled::Refill
+    } else if name == RESUME && assembly.personality.is_some() {
+        Filled::Resume
     } else if spec.kind.is_sled() && name == spec.callee {
         Filled::Callee
     } else {

@@ -97,6 +97,7 @@ fn directive(op: CfiOp, target: &Target) -> String {
         CfiOp::Restore(c) => format!(".cfi_restore {}", column(target, c)),
         CfiOp::SameValue(c) => format!(".cfi_same_value {}", column(target, c)),
         CfiOp::Undefined(c) => format!(".cfi_undefined {}", column(target, c)),
+        CfiOp::Signed => ".cfi_negate_ra_state".to_owned(),
     }
 }
 
@@ -146,6 +147,8 @@ pub(crate) fn render<I: Architecture>(
     let mut out = Lines { target, lines: Vec::new(), role: Role::Entry, code: CodeBuf::default() };
     let (mut notes, at_start) = Notes::new(spec.kind, target, &entry);
     at_start.into_iter().for_each(|note| out.objtool(note));
+    tracker.start(spec);
+    out.rules(&mut tracker);
     for line in &listing.lines {
         let offset = out.code.bytes.len();
         match *line {

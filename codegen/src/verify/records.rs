@@ -4,6 +4,7 @@ use super::value::{Half, Places, Root, Slot, State, Value, Why};
 use super::{Checker, Property};
 use crate::effect::action::{Action, Cell, Stored};
 use crate::words::recorder::{Clock, Event, Events, Recorder};
+use crate::words::step::Sym;
 
 impl Checker<'_> {
     /// What an instruction does to the thread's words and to slots. Returns what it loads.
@@ -42,30 +43,75 @@ impl Checker<'_> {
             }
             Action::StoreThread { src, at } => {
                 let value = self.read(src, state);
-                self.store_thread(line, at, value, state);
+                match self.of_thread(Cell::Thread(at), state) {
+                    Some(at) => self.store_thread(line, at, value, state),
+                    None => self.fault(line, Property::Memory, "a word of the thread is changed that nobody named"),
+                }
                 None
             }
             _ => None,
         }
     }
 
-    /// The bytes from the thread pointer to a word.
+    /// Where a word of the thread is, as the contract counts.
     pub(super) fn of_thread(&self, cell: Cell, state: &State) -> Option<i32> {
         match cell {
-            Cell::Thread(at) => Some(at),
+            Cell::Thread(at) => self.counts_from(at.variable()).then_some(at.value),
             Cell::At(reg) => self.thread_offset(self.read(reg, state)),
         }
     }
 
-    /// The same, of an address. The thread pointer may be a general register.
+    /// The same, of an address.
     pub(super) fn thread_offset(&self, address: Value) -> Option<i32> {
+        let counted = match address.root {
+            Root::Tls(sym) => self.counts_from(Some(sym)),
+            root => self.is_thread_pointer(root) && self.counts_from(None),
+        };
+        counted.then(|| i32::try_from(address.add).ok()).flatten()
+    }
+
+    /// Is this where the contract counts a thread's words from: its variable, or, if it names none, the thread pointer?
+    fn counts_from(&self, variable: Option<Sym>) -> bool {
+        let name =
+            variable.map(|sym| self.symbols.get(usize::from(sym.0)).filter(|s| s.add == 0).map_or("?", |s| s.name));
+        name.unwrap_or_default() == self.contract.tls
+    }
+
+    /// The thread pointer may be a general register.
+    fn is_thread_pointer(&self, root: Root) -> bool {
         let thread = self.contract.convention.thread;
-        let pointer = match address.root {
+        match root {
             Root::Thread => true,
             Root::Register(reg) => thread.and_then(|name| self.abi.find(name)) == Some(reg),
             _ => false,
-        };
-        pointer.then(|| i32::try_from(address.add).ok()).flatten()
+        }
+    }
+
+    /// A word of the thread, as it is now.
+    pub(super) fn word(&self, cell: Cell, state: &State) -> Value {
+        self.of_thread(cell, state).map_or(Value::lost(Why::Computed), |at| self.thread_word(at, state))
+    }
+
+    /// What the high part of a variable's offset makes of a value.
+    pub(super) fn with_offset_high(&self, value: Value, sym: Sym) -> Value {
+        match value {
+            value if value == Value::number(0) => Value::of(Root::TlsHigh(sym, false)),
+            Value { root, add: 0 } if self.is_thread_pointer(root) => Value::of(Root::TlsHigh(sym, true)),
+            _ => Value::lost(Why::Computed),
+        }
+    }
+
+    /// The sum of two values that are both unknown numbers: the thread pointer, and the high part of a variable's offset.
+    pub(super) fn sum(&self, one: Value, other: Value) -> Value {
+        match (one, other) {
+            (Value { root: Root::TlsHigh(sym, false), add: 0 }, Value { root, add: 0 })
+            | (Value { root, add: 0 }, Value { root: Root::TlsHigh(sym, false), add: 0 })
+                if self.is_thread_pointer(root) =>
+            {
+                Value::of(Root::TlsHigh(sym, true))
+            }
+            _ => Value::lost(Why::Computed),
+        }
     }
 
     fn add_to(&mut self, line: usize, cell: Cell, by: Value, state: &mut State) -> Value {
@@ -266,4 +312,9 @@ impl Checker<'_> {
             self.fault(line, Property::Record, "a record has other words, or what happened is not stored last");
         }
     }
+}
+
+/// What the low part of a variable's offset makes of a value.
+pub(super) fn with_offset_low(value: Value, sym: Sym) -> Value {
+    if value == Value::of(Root::TlsHigh(sym, true)) { Value::of(Root::Tls(sym)) } else { Value::lost(Why::Computed) }
 }

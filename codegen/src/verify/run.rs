@@ -1,9 +1,10 @@
 //! Following a listing: what each instruction makes of registers, stack and way.
 
+use super::records::with_offset_low;
 use super::value::{Half, Root, State, Value, Why};
 use super::{Checker, Code, Property};
 use crate::contract::demand::Called;
-use crate::effect::action::{Action, Part, Stored};
+use crate::effect::action::{Action, Cell, Part, Stored};
 use crate::effect::effects::{Effects, Flow, Moves, SpEffect};
 use crate::words::abi::Reg;
 use crate::words::recorder::Recorder;
@@ -367,8 +368,10 @@ impl Checker<'_> {
                 (reg, if fits { Value::of(Root::Parent) } else { lost })
             }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
-            Action::LoadThread { dst, at } => (dst, self.thread_word(at, state)),
-            Action::AddRegs { dst, .. } => (dst, lost),
+            Action::LoadThread { dst, at } => (dst, self.word(Cell::Thread(at), state)),
+            Action::AddRegs { dst, src, add } => (dst, self.sum(operand(src), operand(add))),
+            Action::OffsetHigh { dst, src, sym } => (dst, self.with_offset_high(operand(src), sym)),
+            Action::OffsetLow { dst, src, sym } => (dst, with_offset_low(operand(src), sym)),
             Action::ReadClock { low, high } => {
                 (low, Value::of(Root::Clock(state.slots.len() as u8, high.map(|_| Half::Low))))
             }

@@ -60,7 +60,11 @@ pub(super) enum Root {
     Returned(u8),
     /// The thread pointer.
     Thread,
-    /// The word so many bytes from there.
+    /// The high part of the offset of a thread-local variable, and whether the thread pointer was added to it.
+    TlsHigh(Sym, bool),
+    /// The thread's own copy of a variable.
+    Tls(Sym),
+    /// The thread's word at this place, as the contract counts.
     ThreadWord(i32),
     /// The slot for a record that was taken as this one.
     Slot(u8),
@@ -184,7 +188,7 @@ impl Memory {
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub recorder: Recorder,
-    /// Bytes from the thread pointer to the cursor, the limit and the counter.
+    /// Bytes to the cursor, the limit and the counter, from the thread pointer or in the contract's variable.
     pub cursor: i32,
     pub limit: i32,
     pub count: i32,

@@ -135,6 +135,8 @@ pub struct Recorder {
     /// Registers that C functions may overwrite are kept too, at the entry and at the return: the caller of a local function may
     /// know which of them it leaves alone, and have values there.
     pub keeps_all: bool,
+    /// The thread's words are in a thread-local variable, whose offset from the thread pointer linkers and loaders know.
+    pub tls: bool,
 }
 
 impl Recorder {
@@ -174,6 +176,7 @@ impl Recorder {
             shadow: false,
             pair: false,
             keeps_all: false,
+            tls: false,
         }
     }
 

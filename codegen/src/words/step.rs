@@ -510,6 +510,8 @@ pub enum Name {
     FrameSize,
     /// Number `n` of the profile.
     Number(u8),
+    /// The same, as bytes into the thread's own copy of a variable.
+    Tls(Sym, u8),
 }
 
 /// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
@@ -525,6 +527,11 @@ impl Disp {
     /// A bare number.
     pub const fn number(value: i32) -> Disp {
         Disp { value, name: Name::None }
+    }
+
+    /// The thread-local variable from whose start it counts; without one, a word of the thread counts from the thread pointer.
+    pub const fn variable(self) -> Option<Sym> {
+        if let Name::Tls(sym, _) = self.name { Some(sym) } else { None }
     }
 
     /// So many bytes further, under the same name.

@@ -181,10 +181,13 @@ fn ours<I: Isa>(isa: &I, insn: impl Instruction, target: &Target, rng: &mut Rng)
         }
         let away = i64::from(rng.number(0x1000, 0x10_0000, 8));
         let to = place.wrapping_add_signed(rng.pick(&[away, -away])) & !7;
-        let value = to.wrapping_add_signed(fixup.addend);
-        let relocation = codegen::arch::patch::Relocation { r_type: fixup.r_type, place, value, high: place };
-        isa.relocate(&relocation, &mut buffer.bytes[fixup.at..]).unwrap();
-        targets.push(to);
+        let mut relocate = |to: u64| {
+            let value = to.wrapping_add_signed(fixup.addend);
+            let relocation = codegen::arch::patch::Relocation { r_type: fixup.r_type, place, value, high: place };
+            isa.relocate(&relocation, &mut buffer.bytes[fixup.at..]).map(|()| to)
+        };
+        // What has no room for an address is an offset from somewhere.
+        targets.push(relocate(to).or_else(|_| relocate(away.cast_unsigned())).unwrap());
     }
     let code = buffer.bytes.split_off(BEFORE);
     let symbols = [SymRef { name: "SYMBOL", add: 0 }];

@@ -143,6 +143,9 @@ pub(crate) struct TrampolineIn {
     /// `record`: registers that C functions may overwrite are kept too, at the entry and at the return.
     #[serde(default)]
     pub(crate) every_register: bool,
+    /// `record`: the thread-local variable that has the thread's words, at the profile's numbers `tls-cursor` and so on.
+    #[schemars(with = "Option<String>")]
+    pub(crate) tls: Option<Spanned<String>>,
     /// `record`: an exception that leaves the function is recorded.
     #[serde(default)]
     pub(crate) unwind: bool,

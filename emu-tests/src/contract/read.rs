@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use codegen::arch::facts::{Facts, NumberOf};
+use codegen::arch::facts::{Facts, NumberOf, ThreadWord};
 use codegen::arch::harden::TypeWord;
 use codegen::arch::machine::Machine;
 use codegen::ask::frame::{self, Content, Field, FrameLayout, Record};
@@ -92,6 +92,7 @@ impl Reader<'_> {
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
         let number = |of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value);
+        let word = |of: ThreadWord| number(of.number(t.tls.is_some()));
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
         Ok(Contract {
             facts,
@@ -125,8 +126,9 @@ impl Reader<'_> {
             unpaired: t.unpaired,
             direct_mispredicted: t.direct_mispredicted,
             marks_regs: t.marks_regs,
-            thread_words: [NumberOf::RecordCursor, NumberOf::RecordLimit, NumberOf::RecordCount].map(number),
-            shadow_words: [NumberOf::RecordShadow, NumberOf::RecordShadowLimit].map(number),
+            tls: t.tls.as_ref().map_or("", |variable| variable.get_ref()).to_owned(),
+            thread_words: [ThreadWord::Cursor, ThreadWord::Limit, ThreadWord::Count].map(word),
+            shadow_words: [ThreadWord::Shadow, ThreadWord::ShadowLimit].map(word),
             full_bit: number(NumberOf::RecordFull),
         })
     }
@@ -149,7 +151,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 27] = [
+        let given: [(&str, Option<usize>, &[&str]); 28] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -177,6 +179,7 @@ impl Reader<'_> {
             ("unwind", t.unwind.then_some(here), &["record"]),
             ("pair", t.pair.then_some(here), &["record"]),
             ("every-register", t.every_register.then_some(here), &["record"]),
+            ("tls", start(t.tls.as_ref()), &["record"]),
         ];
         let mut wrong = given.iter().filter(|(.., kinds)| !kinds.contains(&kind.traits().word));
         match wrong.find_map(|(key, at, kinds)| Some((key, (*at)?, kinds))) {
@@ -287,8 +290,10 @@ impl Reader<'_> {
                 return Err(self.at(at, "form fregs has no frame to show; valid: `frame` or `shadow`"));
             }
         };
-        let (result, unwind, pair, keeps_all) = (t.with_result, t.unwind, t.pair, t.every_register);
-        let recorder = Recorder { events: named, clock, id, args, result, unwind, refill, shadow, pair, keeps_all };
+        let (result, unwind, pair, keeps_all, tls) =
+            (t.with_result, t.unwind, t.pair, t.every_register, t.tls.is_some());
+        let recorder =
+            Recorder { events: named, clock, id, args, result, unwind, refill, shadow, pair, keeps_all, tls };
         recorder.fits_form().map_err(|e| self.at(place, e))?;
         Ok(recorder)
     }

@@ -192,6 +192,9 @@ impl File {
                 self.when("pair", recorder.pair);
                 self.when("every-register", recorder.keeps_all);
             }
+            if recorder.tls {
+                self.key("tls", &quoted(&contract.tls));
+            }
         }
         if let Some(Direct { args, ip, jumped, .. }) = contract.kind.direct() {
             self.key("args", &args.to_string());

@@ -35,6 +35,16 @@ impl Kept {
         [(self.top, top), (self.limit, if full { limit } else { STACK + SIZE })]
     }
 
+    /// What they hold in a new thread, where a routine makes the stack later: nothing is there, and the limit promises room.
+    pub(crate) fn promised(self) -> [(u64, u64); 2] {
+        [(self.top, 0), (self.limit, u64::MAX)]
+    }
+
+    /// What they hold in a new thread where nobody does.
+    pub(crate) fn none(self) -> [(u64, u64); 2] {
+        [(self.top, 0), (self.limit, 0)]
+    }
+
     /// The stack as it is before a run.
     pub(crate) fn prepare<D>(uc: &mut Cpu<'_, D>) {
         let _ = uc.mem_write(STACK, &vec![0xa5; SIZE as usize]);

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::judge::cells::{Callees, callees};
 use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP};
 use crate::judge::suite::Suite;
+use crate::run::thread::VARIABLE;
 
 /// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
 /// for begins at `body`.
@@ -35,7 +36,8 @@ pub(crate) fn link_at(
     let bodies = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume))));
     let typed = suite.contracts.iter().filter(|c| c.type_before.is_some());
     let types = typed.map(|c| ([TypeWord::SYMBOL, &c.name].concat(), type_of(&c.name).into()));
-    let define = bodies.chain(types).collect();
+    let variables = suite.contracts.iter().filter(|c| !c.tls.is_empty()).map(|c| (c.tls.clone(), VARIABLE));
+    let define = bodies.chain(types).chain(variables).collect();
     let convention = suite.convention;
     // What the profile calls them; here they have the names of the fixtures.
     let mut alias = vec![(convention.callback.symbol, CALLBACK), (convention.exit_handler, EXIT_HANDLER)];

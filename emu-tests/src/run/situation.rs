@@ -62,11 +62,25 @@ pub enum Situation {
     ShadowFull,
     /// The function calls others that do not return, and whose entries stay on the shadow stack.
     LeftBehind,
+    /// The thread is new: it has no buffer and no shadow stack.
+    First(First),
     /// Every other program is detached: a jump past its call stands before it.
     Detached {
         /// The second is the first of them.
         others: bool,
     },
+}
+
+/// What becomes of the first record of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum First {
+    /// The routine that makes room makes buffer and shadow stack. The words say until then that there is no room for a record, and
+    /// some on the shadow stack.
+    Made,
+    /// Nobody makes a buffer: the words are 0, and nothing is stored.
+    Dropped,
+    /// Nobody makes a shadow stack: the words are 0, and the function is left alone.
+    Untraced,
 }
 
 /// What a callback says of a direct trampoline.
@@ -84,7 +98,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 23] = [
+const DECISIONS: [Decision; 26] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -106,8 +120,11 @@ const DECISIONS: [Decision; 23] = [
     ("last-slot", |s| s == Situation::LastSlot),
     ("refilled", |s| s == Situation::Refilled),
     ("last-refilled", |s| s == Situation::LastRefilled),
-    ("shadow-full", Situation::untraced),
+    ("shadow-full", |s| s == Situation::ShadowFull),
     ("left-behind", |s| s == Situation::LeftBehind),
+    ("first", |s| s == Situation::First(First::Made)),
+    ("first-dropped", |s| s == Situation::First(First::Dropped)),
+    ("first-untraced", |s| s == Situation::First(First::Untraced)),
 ];
 
 impl fmt::Display for Situation {
@@ -175,6 +192,9 @@ impl Situation {
             Situation::LastRefilled,
             Situation::ShadowFull,
             Situation::LeftBehind,
+            Situation::First(First::Made),
+            Situation::First(First::Dropped),
+            Situation::First(First::Untraced),
         ])
     }
 
@@ -246,7 +266,7 @@ impl Situation {
     /// Words of 8 bytes in which records may begin, if they are few.
     pub(crate) fn room(self) -> Option<u64> {
         match self {
-            Situation::Full | Situation::Refilled => Some(0),
+            Situation::Full | Situation::Refilled | Situation::First(First::Made | First::Dropped) => Some(0),
             Situation::LastSlot | Situation::LastRefilled => Some(1),
             _ => None,
         }
@@ -254,12 +274,12 @@ impl Situation {
 
     /// The routine that may make room for records makes some.
     pub(crate) fn refills(self) -> bool {
-        matches!(self, Situation::Refilled | Situation::LastRefilled)
+        matches!(self, Situation::Refilled | Situation::LastRefilled | Situation::First(First::Made))
     }
 
     /// A recorder leaves the function alone.
     pub(crate) fn untraced(self) -> bool {
-        self == Situation::ShadowFull
+        matches!(self, Situation::ShadowFull | Situation::First(First::Untraced))
     }
 
     /// The stub that the slot calls in place of a callback.
@@ -326,7 +346,12 @@ impl Situation {
                 let more = [Situation::Refilled, Situation::LastRefilled].into_iter().filter(|_| refill);
                 let shadow = contract.kind.recorder().is_some_and(|recorder| recorder.shadow);
                 let stacked = [Situation::ShadowFull, Situation::LeftBehind].into_iter().filter(|_| shadow);
-                all.into_iter().chain(more).chain(stacked).collect()
+                let first = match (refill, shadow) {
+                    (true, _) => First::Made,
+                    (false, false) => First::Dropped,
+                    (false, true) => First::Untraced,
+                };
+                all.into_iter().chain(more).chain(stacked).chain([Situation::First(first)]).collect()
             }
             _ => vec![Situation::PLAIN],
         }
@@ -354,7 +379,7 @@ impl Situation {
             Situation::Detached { .. } => false,
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
             Situation::Refilled | Situation::LastRefilled => false,
-            Situation::ShadowFull | Situation::LeftBehind => false,
+            Situation::ShadowFull | Situation::LeftBehind | Situation::First(_) => false,
         }
     }
 }
@@ -370,7 +395,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 40] = [
+    const NAMES: [&str; 43] = [
         "plain",
         "args",
         "ip",
@@ -411,6 +436,9 @@ mod tests {
         "last-refilled",
         "shadow-full",
         "left-behind",
+        "first",
+        "first-dropped",
+        "first-untraced",
     ];
 
     #[test]

@@ -10,9 +10,13 @@ use unicorn_engine::{Prot, uc_error};
 use crate::engine::cpu::{Cpu, Registers, put_word, word, words};
 use crate::engine::shadow_stack::{self, FRESH, Kept};
 use crate::run::case::Case;
+use crate::run::situation::{First, Situation};
 
 /// Where the thread pointer points to, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x67_8d21_0000;
+/// Bytes from there to the variable that has the thread's words, where one has them: its words lie on both sides of a multiple of
+/// 4096, and each part of an offset counts.
+pub(crate) const VARIABLE: u64 = 0x5ff0;
 /// Bytes of memory on each side.
 const SIDE: u64 = 0x1_0000;
 /// Bytes beside each word that must stay as they are.
@@ -84,8 +88,8 @@ pub(crate) struct Words {
     pub count: u64,
     /// Where the buffer begins.
     pub buffer: u64,
-    /// A routine is called where there is no room: where none begins any more by that.
-    full: Option<u64>,
+    /// A routine is called where there is no room: where none begins any more by that, and the bit of an address that says so.
+    full: Option<(u64, u64)>,
     /// The way back is on the shadow stack.
     pub kept: Option<Kept>,
     /// A slot has the record of a return behind that of the entry.
@@ -96,13 +100,14 @@ impl Words {
     /// Those that a contract names; `None` of one that records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
         let Recorder { refill, shadow, pair, .. } = contract.kind.recorder()?;
-        let place = |at: i32| POINTER.wrapping_add_signed(at.into());
+        let from = if contract.tls.is_empty() { POINTER } else { POINTER + VARIABLE };
+        let place = |at: i32| from.wrapping_add_signed(at.into());
         let [cursor, limit, count] = contract.thread_words.map(place);
         let kept = shadow.then(|| contract.shadow_words.map(place)).map(|[top, limit]| Kept { top, limit });
         let room = 1_u64.checked_shl(contract.full_bit.unsigned_abs()).filter(|_| refill);
         // Half of so much memory is for records, and the bit is set in the other half.
-        let full = room.map(|room| BUFFER.next_multiple_of(2 * room) + room);
-        let buffer = full.map_or(BUFFER, |full| full - BELOW);
+        let full = room.map(|room| (BUFFER.next_multiple_of(2 * room) + room, room));
+        let buffer = full.map_or(BUFFER, |(full, _)| full - BELOW);
         Some(Words { cursor, limit, count, buffer, full, kept, pair })
     }
 
@@ -111,7 +116,7 @@ impl Words {
     /// # Errors
     /// It does.
     pub(crate) fn check(contract: &Contract) -> Result<()> {
-        let most = (SIDE - BESIDE - 8) as i32;
+        let most = (SIDE - VARIABLE - BESIDE - 8) as i32;
         let Some(recorder) = contract.kind.recorder() else { return Ok(()) };
         let shadow = contract.shadow_words.into_iter().filter(|_| recorder.shadow);
         let at: Vec<i32> = contract.thread_words.into_iter().chain(shadow).collect();
@@ -130,12 +135,17 @@ impl Words {
     /// What all of them hold before a run.
     fn at_first(self, case: &Case) -> impl Iterator<Item = (u64, u64)> {
         let limit = match (self.full, case.situation.room()) {
+            _ if matches!(case.situation, Situation::First(_)) => 0,
             // No record may begin there, and the word says nothing.
             (Some(_), _) => COUNT,
             (None, None) => self.end(),
             (None, Some(room)) => self.first(case) + 8 * room,
         };
-        let kept = self.kept.map(|kept| kept.at_first(case.situation.untraced(), case.closely));
+        let kept = self.kept.map(|kept| match case.situation {
+            Situation::First(First::Made) => kept.promised(),
+            Situation::First(_) => kept.none(),
+            situation => kept.at_first(situation.untraced(), case.closely),
+        });
         let three = [(self.cursor, self.first(case)), (self.limit, limit), (self.count, COUNT)];
         three.into_iter().chain(kept.into_iter().flatten())
     }
@@ -149,8 +159,9 @@ impl Words {
     /// Where the first record of a run begins: anywhere in a block; with little room, right below where none does.
     pub(crate) fn first(self, case: &Case) -> u64 {
         match (self.full, case.situation.room()) {
-            (Some(full), Some(0)) => full + 8 * case.slot,
-            (Some(full), Some(room)) => full - 8 * room,
+            (full, _) if matches!(case.situation, Situation::First(_)) => full.map_or(0, |(_, bit)| bit),
+            (Some((full, _)), Some(0)) => full + 8 * case.slot,
+            (Some((full, _)), Some(room)) => full - 8 * room,
             _ => self.buffer + 8 * case.slot,
         }
     }
@@ -158,12 +169,12 @@ impl Words {
     /// Where no record begins, if there is room for all before that.
     fn end(self) -> u64 {
         let largest = if self.pair { Recorder::LARGEST_PAIR } else { Recorder::LARGEST };
-        self.full.unwrap_or(self.buffer + SIZE - largest as u64)
+        self.full.map_or(self.buffer + SIZE - largest as u64, |(full, _)| full)
     }
 
     /// May a record begin there?
     fn has_room(self, at: u64, limit: u64) -> bool {
-        at < self.full.unwrap_or(limit)
+        self.full.map_or(at < limit, |(_, bit)| at & bit == 0)
     }
 
     /// Where the routine makes room.
@@ -184,7 +195,7 @@ impl Words {
     pub(crate) fn beginnings(self, case: &Case) -> impl Iterator<Item = u64> {
         let first = self.first(case);
         let further = case.situation.refills().then(|| self.further(case));
-        Some(first).filter(|at| self.has_room(*at, u64::MAX)).into_iter().chain(further)
+        Some(first).filter(|at| *at >= self.buffer && self.has_room(*at, u64::MAX)).into_iter().chain(further)
     }
 
     /// Memory as it is before a run.
@@ -215,7 +226,7 @@ impl Words {
 
     /// Was something stored where no record can be?
     pub(crate) fn overruns(self, case: &Case, left: &Left) -> bool {
-        let Some(full) = self.full else { return false };
+        let Some((full, _)) = self.full else { return false };
         // The last record may begin right below.
         let last = if case.situation.room() == Some(0) { 0 } else { Recorder::LARGEST as u64 - 8 };
         left.buffer.iter().skip(((full + last - self.buffer) / 8) as usize).any(|word| *word != FRESH)
@@ -226,6 +237,12 @@ impl Words {
         if case.situation.refills() && !self.has_room(word(uc, self.cursor), u64::MAX) {
             put_word(uc, self.cursor, self.further(case));
         }
+        // A thread that has no shadow stack gets one.
+        if let Some(kept) = self.kept.filter(|kept| word(uc, kept.top) == 0) {
+            for (at, value) in kept.at_first(false, false) {
+                put_word(uc, at, value);
+            }
+        }
     }
 
     /// Is the cursor known that is left when others record meanwhile?
@@ -235,11 +252,11 @@ impl Words {
 
     /// How often the routine is called, if there is one: for each record that finds no room.
     pub(crate) fn refills(self, case: &Case, records: &[Written]) -> Option<u64> {
-        let full = self.full?;
+        self.full?;
         let (mut cursor, mut calls) = (self.first(case), 0);
         for record in records {
             let bytes = 8 * record.words.len() as u64;
-            if cursor >= full {
+            if !self.has_room(cursor, u64::MAX) {
                 calls += 1;
                 cursor = if case.situation.refills() { self.further(case) } else { cursor + bytes };
             }
@@ -251,6 +268,10 @@ impl Words {
     /// What must be there when these records were written, and the counter counted up so often.
     pub(crate) fn wanted(self, case: &Case, records: &[Written], counted: u64) -> Left {
         let mut known: Vec<(u64, u64)> = self.at_first(case).collect();
+        if let (Some(kept), Situation::First(First::Made)) = (self.kept, case.situation) {
+            known.truncate(3);
+            known.extend(kept.at_first(false, false));
+        }
         let (mut cursor, limit) = (known[0].1, known[1].1);
         known[2].1 = known[2].1.wrapping_add(counted);
         let mut buffer = vec![FRESH; self.size() as usize / 8];

@@ -114,7 +114,8 @@ impl<'a> Object<'a> {
             (None, _) => return refuse("is in a reserved section that has no meaning here"),
         };
         match symbol.st_type() {
-            elf::STT_TLS => return refuse("is thread-local, which an image cannot have"),
+            // Somebody else has it, and says where threads find it.
+            elf::STT_TLS if address.is_some() => return refuse("is thread-local, which an image cannot have"),
             elf::STT_GNU_IFUNC => return refuse("is resolved at run time, which an image cannot"),
             _ => {}
         }

@@ -1,9 +1,9 @@
 //! `gen --emit template`: the files of a template.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use codegen::out::template::{FixUp, Template};
+use codegen::arch::facts::Facts;
+use codegen::out::template::{FixUp, Piece, Template};
 use codegen::profile::target::Target;
 use codegen::words::error::Result;
 use serde::Serialize;
@@ -19,8 +19,31 @@ struct TemplateOut<'a> {
     name: &'a str,
     align: u32,
     entry: u32,
+    #[serde(flatten)]
+    code: PieceOut,
+    /// A CIE and an FDE of a copy.
+    unwind: PieceOut,
+}
+
+#[derive(Serialize)]
+struct PieceOut {
     bytes: String,
     fixups: Vec<FixUpOut>,
+}
+
+impl PieceOut {
+    fn new(piece: &Piece, facts: &Facts) -> PieceOut {
+        let fix_up = |f: &FixUp| FixUpOut {
+            offset: f.at,
+            r_type: f.r_type,
+            name: facts.relocation(f.r_type),
+            symbol: f.of.name(),
+            place: f.place,
+            addend: f.addend,
+        };
+        let bytes = piece.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        PieceOut { bytes, fixups: piece.fix_ups.iter().map(fix_up).collect() }
+    }
 }
 
 #[derive(Serialize)]
@@ -37,19 +60,6 @@ struct FixUpOut {
 /// The files, by their names: the template as JSON and as a C header.
 pub(super) fn files(template: &Template, target: &Target, stem: &str) -> Result<[(String, Vec<u8>); 2]> {
     let facts = target.facts;
-    let fix_up = |f: &FixUp| FixUpOut {
-        offset: f.at,
-        r_type: f.r_type,
-        name: facts.relocation(f.r_type),
-        symbol: f.of.name(),
-        place: f.place,
-        addend: f.addend,
-    };
-    let mut bytes = String::new();
-    for byte in template.bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(bytes, "{byte:02x}");
-    }
     let json = TemplateOut {
         version: env!("CARGO_PKG_VERSION"),
         arch: facts.name,
@@ -60,8 +70,8 @@ pub(super) fn files(template: &Template, target: &Target, stem: &str) -> Result<
         name: template.name,
         align: facts.align,
         entry: template.entry,
-        bytes,
-        fixups: template.fix_ups.iter().map(fix_up).collect(),
+        code: PieceOut::new(&template.code, facts),
+        unwind: PieceOut::new(&template.unwind, facts),
     };
     Ok([
         (format!("{stem}.template.json"), tool::printed::json(&json)?.into_bytes()),

@@ -264,6 +264,10 @@ pub struct DirectArgs {
     /// link register, as `gen sled` does. Without it, what finds no room is dropped
     #[arg(long, value_name = "SYMBOL", help_heading = "Records")]
     pub refill: Option<String>,
+    /// record: the thread's words are in this thread-local variable, at TLS_CURSOR and so on in it, however far that is from the thread
+    /// pointer. Linkers fill in where, and programs that copy templates
+    #[arg(long, value_name = "SYMBOL", help_heading = "Records")]
+    pub tls: Option<String>,
     /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
@@ -309,7 +313,7 @@ impl DirectArgs {
             exit,
             ..
         } = self;
-        let DirectArgs { events, clock, id, result, unwind, pair, refill, .. } = self;
+        let DirectArgs { events, clock, id, result, unwind, pair, refill, tls, .. } = self;
         let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
         Asked {
             args: *args,
@@ -332,6 +336,7 @@ impl DirectArgs {
             unwind: *unwind,
             pair: *pair,
             refill: refill.clone(),
+            tls: tls.clone(),
             fentry: fentry.clone(),
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),

@@ -51,6 +51,8 @@ pub struct Asked {
     pub pair: bool,
     /// What `record` calls where its buffer has no room.
     pub refill: Option<String>,
+    /// The thread-local variable with the words of the thread.
+    pub tls: Option<String>,
     /// Programs before the function, maybe each with a cookie behind a colon.
     pub fentry: Vec<String>,
     /// Programs that may decide its result.
@@ -84,7 +86,7 @@ impl Asked {
     /// It is not.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 25] = [
+        let given: [(&str, bool, &[&str]); 26] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -104,6 +106,7 @@ impl Asked {
             ("--unwind", self.unwind, &[RECORD]),
             ("--pair", self.pair, &[RECORD]),
             ("--refill", self.refill.is_some(), &[RECORD]),
+            ("--tls", self.tls.is_some(), &[RECORD]),
             ("--exit", self.exit.is_some(), &[AROUND]),
             ("--fentry", !self.fentry.is_empty(), &[PROGRAMS]),
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),

@@ -64,7 +64,8 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
         return Err(Error::unknown("--live of record", what, [LIVE_ALL]));
     }
     let keeps_all = !args.live.is_empty();
-    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair, keeps_all };
+    let tls = args.tls.is_some();
+    let recorder = Recorder { events, clock, id, args: recorded, result, unwind, refill, shadow, pair, keeps_all, tls };
     if args.unwind {
         lsda::possible(recorder)?;
         if !target.unwind_tables {

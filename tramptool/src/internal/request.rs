@@ -21,6 +21,7 @@ pub struct Request {
     name: String,
     kind: Kind,
     callee: String,
+    tls: String,
     function: String,
     resume: i32,
     exit: String,
@@ -49,6 +50,7 @@ impl Request {
             name: &self.name,
             kind: self.kind,
             callee: &self.callee,
+            tls: &self.tls,
             body,
             programs: &self.programs,
             export: &self.export,
@@ -94,6 +96,7 @@ fn named(name: &str, kind: Kind) -> Request {
         name,
         kind,
         callee: none(),
+        tls: none(),
         function: none(),
         resume: 0,
         exit: none(),
@@ -159,6 +162,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         jumps(what, target)?;
     }
     let frame = target.frame(kind)?;
+    refuse_misplaced(what, args, kind, target)?;
     if kind.names_body() {
         function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
         resume = behind_usual_site(what, args, target)?;
@@ -172,8 +176,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         refuse_of_function(what, args)?;
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
-    let [call, exits, refill] = [&args.call, &args.exit, &args.refill].map(Option::as_deref);
-    let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill)];
+    let [call, exits, refill, tls] = [&args.call, &args.exit, &args.refill, &args.tls].map(Option::as_deref);
+    let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill), ("tls", tls)];
     let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
     for (option, symbol) in named.chain(attached.clone()) {
         check_symbol(option, symbol, &frame, target)?;
@@ -184,8 +188,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
-    let (signed, export) = (args.signed, String::new());
-    Ok(Request { name, kind, callee, function, resume, exit, signed, programs, export, proof })
+    let (signed, tls, export) = (args.signed, args.tls.clone().unwrap_or_default(), String::new());
+    Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, export, proof })
 }
 
 /// Refuse what says something of the traced function, where nothing calls it or jumps there.
@@ -196,6 +200,25 @@ fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     Err(Error::new(format!(
         "{what}: --{option} is given, but nothing calls it or jumps there; valid: without --{option}{or}"
     )))
+}
+
+/// Refuse a return address that is signed where another one is in its place, and words of a thread in a function.
+fn refuse_misplaced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Result<()> {
+    let (arch, profile) = (target.facts.name, target.convention.profile);
+    if args.signed && kind.names_body() && !kind.jumped_to() {
+        return Err(Error::new(format!(
+            "{what}: --signed is given, but sites of {arch} in profile {profile} call it, and the return address of that call would be \
+             authenticated; valid: without --signed, without the flag SKIP_FRAME, or a profile whose sites jump"
+        )));
+    }
+    let Some(variable) = args.tls.as_deref() else { return Ok(()) };
+    let symbol = |text: &str| text.split_once('+').map_or(text, |(symbol, _)| symbol).to_owned();
+    let functions =
+        args.function.as_deref().map(symbol).into_iter().chain(args.refill.clone()).chain(args.name.clone());
+    match functions.into_iter().any(|function| function == variable) {
+        true => Err(Error::new(format!("{what}: --tls {variable} is a function too; valid: a thread-local variable"))),
+        false => Ok(()),
+    }
 }
 
 /// Refuse to call the traced function for itself: each call would lead to the next.

@@ -28,6 +28,9 @@ use emu_tests::{
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
+/// The thread-local variable of those trampolines of a suite that record and have one.
+const TLS: &str = "thread_words";
+
 /// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
 const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER, signed: false };
 
@@ -61,7 +64,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_count", Recorder::new(Events::Count, Clock::None, 0)),
     ("record_entry", Recorder::new(Events::Entry, Clock::None, 0x4_0001)),
     ("record_entry_word", Recorder::new(Events::Entry, Clock::Word, Recorder::LAST_ID)),
-    ("record_entry_args", Recorder { args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0002) }),
+    ("record_entry_args", Recorder { tls: true, args: 3, ..Recorder::new(Events::Entry, Clock::Tsc, 0x4_0002) }),
     ("record_both", Recorder::new(Events::Both, Clock::None, 0x1234)),
     ("record_both_word", Recorder::new(Events::Both, Clock::Word, 0x4_0007)),
     ("record_both_tsc", Recorder::new(Events::Both, Clock::Tsc, 0x4_0008)),
@@ -69,7 +72,13 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_both_unwind", Recorder { unwind: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000b) }),
     (
         "record_both_unwind_tsc",
-        Recorder { unwind: true, result: true, args: 2, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000c) },
+        Recorder {
+            tls: true,
+            unwind: true,
+            result: true,
+            args: 2,
+            ..Recorder::new(Events::Both, Clock::Tsc, 0x4_000c)
+        },
     ),
     ("record_entry_refill", Recorder { refill: true, ..Recorder::new(Events::Entry, Clock::None, 0x4_000d) }),
     (
@@ -83,12 +92,13 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_pair", Recorder { pair: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0012) }),
     (
         "record_pair_tsc",
-        Recorder { pair: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0013) },
+        Recorder { tls: true, pair: true, args: 2, result: true, ..Recorder::new(Events::Both, Clock::Tsc, 0x4_0013) },
     ),
     ("record_shadow", Recorder { shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0010) }),
     (
         "record_shadow_refill",
         Recorder {
+            tls: true,
             shadow: true,
             refill: true,
             args: 2,
@@ -103,7 +113,7 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ),
     (
         "record_shadow_all",
-        Recorder { keeps_all: true, shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0016) },
+        Recorder { tls: true, keeps_all: true, shadow: true, ..Recorder::new(Events::Both, Clock::None, 0x4_0016) },
     ),
     (
         "record_both_stamp8_all",
@@ -367,7 +377,8 @@ pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> 
         (Calls::Handlers, Gives::Frame) => CALLBACK,
         _ => CALLEE,
     };
-    Spec { name, kind, callee, body, programs, export: "" }
+    let tls = if kind.recorder().is_some_and(|recorder| recorder.tls) { TLS } else { "" };
+    Spec { name, kind, callee, tls, body, programs, export: "" }
 }
 
 /// The same programs, but for whom they are: two functions of the suite in turn.
@@ -428,7 +439,7 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }
-        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair, keeps_all }) => {
+        Kind::Record(Recorder { events, clock, id, args, result, unwind, refill, shadow, pair, keeps_all, tls }) => {
             let form = if shadow { " --form shadow" } else { "" };
             let sig = if events == Events::Both && !shadow { format!(" --sig '{RECORDED}'") } else { String::new() };
             let Body { function, resume, .. } = spec.body;
@@ -437,11 +448,12 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let unwind = if unwind { " --unwind" } else { "" };
             let pair = if pair { " --pair" } else { "" };
             let live = if keeps_all { " --live all" } else { "" };
+            let tls = if tls { format!(" --tls {TLS}") } else { String::new() };
             let refill = if refill { format!(" --refill {}", spec.callee) } else { String::new() };
             let numbered = format!(" --clock {} --id {id}{args}{result}{unwind}{pair}{live}{refill}", clock.name());
             let numbered = if events == Events::Count { String::new() } else { numbered };
             format!(
-                "record --events {}{form}{numbered}{sig} --function {function}+{resume} --name {}",
+                "record --events {}{form}{numbered}{tls}{sig} --function {function}+{resume} --name {}",
                 events.name(),
                 spec.name
             )
