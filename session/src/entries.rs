@@ -203,5 +203,6 @@ fn patched(code: &Code, backend: &dyn Patch) -> Result<Function, (Class, &'stati
         site: code.address.wrapping_add(first.at as u64),
         bytes: code.bytes.get(first.at..end).unwrap_or_default().to_vec(),
         entries,
+        signature: None,
     })
 }

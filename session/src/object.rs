@@ -119,6 +119,7 @@ impl Object {
                         site: site.address,
                         bytes,
                         entries: Vec::new(),
+                        signature: None,
                     });
                 }
             }

@@ -1,0 +1,89 @@
+//! Files that compilers have made: what debug information says of their functions.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use session::debug_info::DebugInfo;
+use session::object::Object;
+use session::prototypes;
+
+const SOURCE: &str = "
+struct two { int a, b; };
+__attribute__((noinline)) int twice(int n) { return 2 * n; }
+__attribute__((noinline)) long many(struct two s, const char *p, double x, long n) { return s.a + *p + (long)x + n; }
+int main(int words, char **word) { return many((struct two){1, 2}, word[0], 1.5, twice(words)) == 0; }
+";
+
+/// Compile it as `name`.
+fn compile(dir: &Path, name: &str, compiler: &str, options: &[&str]) {
+    fs::write(dir.join("source.c"), SOURCE).unwrap();
+    let status = Command::new(compiler).args(options).args(["-o", name, "source.c"]).current_dir(dir).status();
+    assert!(status.is_ok_and(|status| status.success()), "{compiler} {options:?}");
+}
+
+/// Whatever stands in debug information gives prototypes or none, and no panic.
+#[test]
+fn damaged_debug_information_gives_no_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    for options in [&["-O2", "-g"][..], &["-O2", "-gdwarf-4", "-freorder-blocks-and-partition"]] {
+        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        let bytes = fs::read(dir.join("program")).unwrap();
+        let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).unwrap();
+        let section = |name: &str| {
+            use object::{Object as _, ObjectSection as _};
+            file.section_by_name(name).and_then(|s| s.data().ok()).unwrap_or_default()
+        };
+        let wanted: BTreeSet<u64> = {
+            use object::{Object as _, ObjectSymbol as _};
+            file.symbols().filter(|s| matches!(s.name(), Ok("main" | "many" | "twice"))).map(|s| s.address()).collect()
+        };
+        let whole = DebugInfo::new(section).unwrap().functions(&wanted);
+        assert!(whole.len() == 3 && whole.values().all(Result::is_ok), "{whole:?}");
+        let mut random = 1_u64;
+        for name in [".debug_info", ".debug_abbrev"] {
+            for _ in 0..2000 {
+                let mut damaged = section(name).to_vec();
+                for _ in 0..3 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let at = (random >> 33) as usize % damaged.len();
+                    damaged[at] = (random >> 20) as u8;
+                }
+                let found = DebugInfo::new(|other| if other == name { &damaged } else { section(other) });
+                let known = found.map_or(0, |found| found.functions(&wanted).len());
+                assert!(known <= wanted.len());
+            }
+        }
+    }
+}
+
+/// Without debug information, and with some that is not read, nothing is known, and each function says why.
+#[test]
+fn what_is_not_known_has_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let site = "-fpatchable-function-entry=5";
+    let backend = arch::backend("x86_64").unwrap();
+    for (options, why) in [
+        (&["-O2", site][..], "no debug information: compile with -g"),
+        (
+            &["-O2", site, "-g", "-gz=zlib"],
+            "its debug information is compressed: link with -Wl,--compress-debug-sections=none",
+        ),
+        (
+            &["-O2", site, "-g", "-gsplit-dwarf"],
+            "its debug information is in another file: compile without -gsplit-dwarf",
+        ),
+    ] {
+        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        let mut object = Object::read(&dir.join("program"), false, backend).unwrap();
+        prototypes::read(&mut object, backend).unwrap();
+        assert_eq!(object.functions.len(), 3);
+        for function in &object.functions {
+            let signature = function.signature.as_ref().unwrap();
+            assert_eq!((signature.result, signature.words()), (Err(why), 0), "{options:?}");
+        }
+    }
+}
