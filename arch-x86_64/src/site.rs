@@ -1,6 +1,6 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::arch::entry::{Code, Entry, Lead};
+use codegen::arch::entry::{Code, Entry, First, Lead};
 use codegen::arch::facts::Facts;
 use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::words::error::Result;
@@ -76,6 +76,10 @@ impl Patch for X86_64 {
 
     fn leads(&self, code: &[u8], at: u64) -> Vec<Lead> {
         codegen::arch::entry::leads(code, at, 1, &entry::decode)
+    }
+
+    fn first(&self, code: &[u8], at: u64) -> Option<First> {
+        entry::first(code, at)
     }
 
     fn moved(&self, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {

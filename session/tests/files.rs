@@ -1,4 +1,4 @@
-//! Files that compilers have made: what debug information says of their functions.
+//! Files that compilers have made: which functions have a site, and what debug information says of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,6 +21,49 @@ fn compile(dir: &Path, name: &str, compiler: &str, options: &[&str]) {
     fs::write(dir.join("source.c"), SOURCE).unwrap();
     let status = Command::new(compiler).args(options).args(["-o", name, "source.c"]).current_dir(dir).status();
     assert!(status.is_ok_and(|status| status.success()), "{compiler} {options:?}");
+}
+
+/// Functions with a site, and how many have one that cannot be written to.
+fn functions(path: &Path, arch: &str) -> (Vec<String>, usize) {
+    let object = Object::read(path, false, arch::backend(arch).unwrap()).unwrap();
+    let mut names: Vec<String> = object.functions.iter().map(|f| f.name.clone()).collect();
+    names.sort();
+    (names, object.refused.len())
+}
+
+/// The call of a profiler is a site if it comes first, with a list or without, however the profiler is reached. Behind a prologue it is
+/// none. XRay's sleds are sites.
+#[test]
+fn sites_of_compilers() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let all = (["main", "many", "twice"].map(str::to_owned).to_vec(), 0);
+    for (options, wanted) in [
+        (&["-O2", "-pg", "-mfentry"][..], &all),
+        (&["-O0", "-pg", "-mfentry", "-fcf-protection=full"], &all),
+        (&["-O2", "-pg", "-mfentry", "-no-pie", "-fno-pie"], &all),
+        (&["-O2", "-pg", "-mfentry", "-fno-plt", "-Wl,-z,now"], &all),
+        (&["-O2", "-pg", "-mfentry", "-fPIC", "-shared"], &all),
+        (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-no-pie", "-fno-pie"], &all),
+        (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-w"], &all),
+        (&["-O2", "-pg"], &(Vec::new(), 0)),
+        (&["-O2"], &(Vec::new(), 0)),
+    ] {
+        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        assert_eq!(functions(&dir.join("program"), "x86_64"), *wanted, "{options:?}");
+    }
+    let sleds = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-c"];
+    for (arch, prefix, target) in [("x86_64", "x86_64", "x86_64-linux-gnu"), ("arm64", "aarch64", "aarch64-linux-gnu")]
+    {
+        let target = format!("--target={target}");
+        compile(dir, "sleds.o", "clang-14", &[&sleds[..], &[&target]].concat());
+        let status = Command::new(format!("{prefix}-linux-gnu-gcc"))
+            .args(["sleds.o", "-o", "program"])
+            .current_dir(dir)
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "{arch}");
+        assert_eq!(functions(&dir.join("program"), arch), all, "{arch}");
+    }
 }
 
 /// Whatever stands in debug information gives prototypes or none, and no panic.
