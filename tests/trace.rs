@@ -158,6 +158,8 @@ const MACHINES: [(&str, &str, &str, &str); 3] = [
     ("riscv64", "riscv64-linux-gnu-", "4", "qemu-riscv64 -L /usr/riscv64-linux-gnu"),
 ];
 
+const CLANG: &str = "clang-14";
+
 /// The program says what its functions are called with, and so must we. What is in no register of its own is left out.
 #[test]
 fn arguments_and_results_are_those_of_the_program() {
@@ -169,6 +171,7 @@ fn arguments_and_results_are_those_of_the_program() {
         let directory = tempfile::tempdir().unwrap();
         let dir = directory.path();
         let gcc = |compiler: &str, args: &[&str]| {
+            let prefix = if compiler == CLANG { "" } else { prefix };
             let status = Command::new(format!("{prefix}{compiler}")).args(args).current_dir(dir).status();
             assert!(status.is_ok_and(|status| status.success()), "{prefix}{compiler} {args:?}");
         };
@@ -181,7 +184,12 @@ fn arguments_and_results_are_those_of_the_program() {
             ("gcc", &sites[..], &[][..]),
             ("g++", &["-xc++", "-O1", "-g", &site], &[]),
             ("gcc", &["-O0", "-g", "-gdwarf-4"], &["--any"]),
+            (CLANG, &sites, &[]),
         ] {
+            // It compiles for this machine.
+            if compiler == CLANG && !emulator.is_empty() {
+                continue;
+            }
             gcc(compiler, &[options, &["-w", source, "-o", "program"]].concat());
             let recorded = ["-q", "--args", "--result", "-N", "main", "-N", "_start"];
             let run = tool(dir, &[&recorded[..], any, under, &["--", "./program"]].concat());
@@ -200,6 +208,12 @@ fn arguments_and_results_are_those_of_the_program() {
             let said: Vec<&str> = says.lines().collect();
             assert!(said.len() > 10, "{arch}: {says}");
             assert_eq!(calls, said, "{arch} {compiler} {options:?}");
+        }
+        // What the loader does not load records nothing.
+        if !emulator.is_empty() {
+            let other = ["-q", "--arch", arch, "--emulator", emulator, "--preload", "program", "--", "./program"];
+            let wrong = String::from_utf8_lossy(&tool(dir, &other).stderr).into_owned();
+            assert!(wrong.contains("has not loaded the library that records"), "{arch}: {wrong}");
         }
         // Without debug information nothing is known.
         gcc("gcc", &["-O2", &site, "-w", source, "-o", "program"]);

@@ -19,6 +19,7 @@ const JMP_FAR: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const FORMS: &[SiteForm] = &[
     SiteForm::entry("call", "e8 ?? ?? ?? ??"),
     SiteForm::entry("nop", "0f 1f 44 00 00"),
+    SiteForm::entry("nop of clang", "0f 1f 44 00 08"),
     SiteForm::entry("nops", "90 90 90 90 90"),
     SiteForm {
         refused: "6 bytes, of which patching would write 5: compile without -fPIC, or with -mnop-mcount",

@@ -17,10 +17,10 @@ int main(int words, char **word) { return many((struct two){1, 2}, word[0], 1.5,
 ";
 
 /// Compile it as `name`.
-fn compile(dir: &Path, name: &str, compiler: &str, options: &[&str]) {
-    fs::write(dir.join("source.c"), SOURCE).unwrap();
-    let status = Command::new(compiler).args(options).args(["-o", name, "source.c"]).current_dir(dir).status();
-    assert!(status.is_ok_and(|status| status.success()), "{compiler} {options:?}");
+fn compile(dir: &Path, source: &str, name: &str, compiler: &str, options: &[&str]) {
+    fs::write(dir.join("source.c"), source).unwrap();
+    let run = Command::new(compiler).args(options).args(["-o", name, "source.c"]).current_dir(dir).output().unwrap();
+    assert!(run.status.success(), "{compiler} {options:?}: {}", String::from_utf8_lossy(&run.stderr));
 }
 
 /// Functions with a site, and how many have one that cannot be written to.
@@ -46,17 +46,20 @@ fn sites_of_compilers() {
         (&["-O2", "-pg", "-mfentry", "-fPIC", "-shared"], &all),
         (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-no-pie", "-fno-pie"], &all),
         (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-w"], &all),
+        (&["-O2", "-fpatchable-function-entry=5"], &all),
         (&["-O2", "-pg"], &(Vec::new(), 0)),
         (&["-O2"], &(Vec::new(), 0)),
     ] {
-        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        compile(dir, SOURCE, "program", "x86_64-linux-gnu-gcc", options);
         assert_eq!(functions(&dir.join("program"), "x86_64"), *wanted, "{options:?}");
     }
+    compile(dir, SOURCE, "program", "clang-14", &["-O2", "-fpatchable-function-entry=5"]);
+    assert_eq!(functions(&dir.join("program"), "x86_64"), all);
     let sleds = ["-O2", "-fxray-instrument", "-fxray-instruction-threshold=1", "-c"];
     for (arch, prefix, target) in [("x86_64", "x86_64", "x86_64-linux-gnu"), ("arm64", "aarch64", "aarch64-linux-gnu")]
     {
         let target = format!("--target={target}");
-        compile(dir, "sleds.o", "clang-14", &[&sleds[..], &[&target]].concat());
+        compile(dir, SOURCE, "sleds.o", "clang-14", &[&sleds[..], &[&target]].concat());
         let status = Command::new(format!("{prefix}-linux-gnu-gcc"))
             .args(["sleds.o", "-o", "program"])
             .current_dir(dir)
@@ -72,7 +75,7 @@ fn damaged_debug_information_gives_no_panic() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
     for options in [&["-O2", "-g"][..], &["-O2", "-gdwarf-4", "-freorder-blocks-and-partition"]] {
-        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        compile(dir, SOURCE, "program", "x86_64-linux-gnu-gcc", options);
         let bytes = fs::read(dir.join("program")).unwrap();
         let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*bytes).unwrap();
         let section = |name: &str| {
@@ -102,6 +105,33 @@ fn damaged_debug_information_gives_no_panic() {
     }
 }
 
+/// A result that may be in a vector register is not taken for one in memory, whose address is the first argument.
+#[test]
+fn results_in_vector_registers() {
+    const SOURCE: &str = "
+typedef double numbers __attribute__((vector_size(32)));
+struct vector { numbers all; };
+struct array { double all[4]; };
+struct vector vector(int n) { return (struct vector){{n}}; }
+struct array array(int n) { return (struct array){{n}}; }
+int main(void) { return array(vector(1).all[1]).all[1]; }
+";
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let site = "-fpatchable-function-entry=5";
+    compile(dir, SOURCE, "program", "x86_64-linux-gnu-gcc", &["-O0", "-g", "-mavx", site]);
+    let backend = arch::backend("x86_64").unwrap();
+    let mut object = Object::read(&dir.join("program"), false, backend).unwrap();
+    prototypes::read(&mut object, backend).unwrap();
+    let word = |name: &str| {
+        let function = object.functions.iter().find(|f| f.name == name).unwrap();
+        let parameters = function.signature.as_ref().unwrap().parameters.as_ref().unwrap();
+        parameters[0].word.map(|(word, _)| word)
+    };
+    assert_eq!(word("array"), Ok(1));
+    assert_eq!(word("vector"), Err("its result may be in memory, whose address would come first"));
+}
+
 /// Without debug information, and with some that is not read, nothing is known, and each function says why.
 #[test]
 fn what_is_not_known_has_a_reason() {
@@ -120,7 +150,7 @@ fn what_is_not_known_has_a_reason() {
             "its debug information is in another file: compile without -gsplit-dwarf",
         ),
     ] {
-        compile(dir, "program", "x86_64-linux-gnu-gcc", options);
+        compile(dir, SOURCE, "program", "x86_64-linux-gnu-gcc", options);
         let mut object = Object::read(&dir.join("program"), false, backend).unwrap();
         prototypes::read(&mut object, backend).unwrap();
         assert_eq!(object.functions.len(), 3);

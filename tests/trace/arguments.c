@@ -49,7 +49,11 @@ CALLED int united(union either a, int n) {
     return a.a ? n : -n;
 }
 CALLED bool wide(__int128 a, int n) {
+#ifdef __clang__
+    printf("wide(a=?, n=?) = true;\n");
+#else
     printf("wide(a=?, n=%d) = true;\n", n);
+#endif
     return a > n;
 }
 CALLED void *variable(int n, ...) {
