@@ -29,6 +29,8 @@ fn recording(dir: &Path, calls: u64) -> PathBuf {
         name: name.to_owned(),
         site: 64 * i,
         entry_only: false,
+        parameters: Vec::new(),
+        result: None,
     };
     let functions = (0..).zip(["main", "work"]).map(function).collect();
     writer.functions(&Functions { object: 0, first: 0, functions }).unwrap();
@@ -147,6 +149,79 @@ fn compile(dir: &Path, compiler: &str, name: &str, source: &str) {
     let args = ["-O1", "-fpatchable-function-entry=5", "-pthread", name, "-o", "program"];
     let run = Command::new(compiler).args(args).args(options.split_whitespace()).current_dir(dir).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// The prefix of an architecture's compilers, the room for a site, and the words of its emulator.
+const MACHINES: [(&str, &str, &str, &str); 3] = [
+    ("x86_64", "x86_64-linux-gnu-", "5", ""),
+    ("arm64", "aarch64-linux-gnu-", "2", "qemu-aarch64 -L /usr/aarch64-linux-gnu"),
+    ("riscv64", "riscv64-linux-gnu-", "4", "qemu-riscv64 -L /usr/riscv64-linux-gnu"),
+];
+
+const CLANG: &str = "clang-14";
+
+/// The program says what its functions are called with, and so must we. What is in no register of its own is left out.
+#[test]
+fn arguments_and_results_are_those_of_the_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = root.join("tests/trace/arguments.c");
+    let preload = root.join("session/preload/preload.c");
+    let (source, preload) = (source.to_str().unwrap(), preload.to_str().unwrap());
+    for (arch, prefix, room, emulator) in MACHINES {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path();
+        let gcc = |compiler: &str, args: &[&str]| {
+            let prefix = if compiler == CLANG { "" } else { prefix };
+            let status = Command::new(format!("{prefix}{compiler}")).args(args).current_dir(dir).status();
+            assert!(status.is_ok_and(|status| status.success()), "{prefix}{compiler} {args:?}");
+        };
+        gcc("gcc", &["-O2", "-fPIC", "-shared", preload, "-o", "library.so"]);
+        let site = format!("-fpatchable-function-entry={room}");
+        let under = ["--arch", arch, "--emulator", emulator, "--preload", "library.so"];
+        let under = if emulator.is_empty() { &[][..] } else { &under };
+        let sites = ["-O2", "-g", &site];
+        for (compiler, options, any) in [
+            ("gcc", &sites[..], &[][..]),
+            ("g++", &["-xc++", "-O1", "-g", &site], &[]),
+            ("gcc", &["-O0", "-g", "-gdwarf-4"], &["--any"]),
+            (CLANG, &sites, &[]),
+        ] {
+            // It compiles for this machine.
+            if compiler == CLANG && !emulator.is_empty() {
+                continue;
+            }
+            gcc(compiler, &[options, &["-w", source, "-o", "program"]].concat());
+            let recorded = ["-q", "--args", "--result", "-N", "main", "-N", "_start"];
+            let run = tool(dir, &[&recorded[..], any, under, &["--", "./program"]].concat());
+            let (says, wrong) = (String::from_utf8(run.stdout).unwrap(), String::from_utf8_lossy(&run.stderr));
+            assert_eq!((run.status.code(), &*wrong), (Some(0), ""), "{arch} {compiler}");
+            let replayed = ok(
+                dir,
+                &[
+                    "replay",
+                    "-f",
+                    "/^(twice|many|scale|passed|made|behind|united|wide|variable|nothing|owned|owns|old)$/",
+                ],
+            );
+            let calls: Vec<&str> =
+                replayed.lines().skip(1).map(|line| line.split_once(" | ").unwrap().1.trim()).collect();
+            let said: Vec<&str> = says.lines().collect();
+            assert!(said.len() > 10, "{arch}: {says}");
+            assert_eq!(calls, said, "{arch} {compiler} {options:?}");
+        }
+        // What the loader does not load records nothing.
+        if !emulator.is_empty() {
+            let other = ["-q", "--arch", arch, "--emulator", emulator, "--preload", "program", "--", "./program"];
+            let wrong = String::from_utf8_lossy(&tool(dir, &other).stderr).into_owned();
+            assert!(wrong.contains("has not loaded the library that records"), "{arch}: {wrong}");
+        }
+        // Without debug information nothing is known.
+        gcc("gcc", &["-O2", &site, "-w", source, "-o", "program"]);
+        assert!(
+            ok(dir, &["list", "--args", "program"])
+                .contains(" twice(- no debug information: compile with -g) = - no debug ")
+        );
+    }
 }
 
 /// `work` is called 1,000 times by each of two threads. Then the program does what it is told.

@@ -1,6 +1,6 @@
 //! Entries for which no compiler has left room: a jump of five bytes, and what it overwrites.
 
-use codegen::arch::entry::{Class, Code, Entry, Flow, Insn, Room};
+use codegen::arch::entry::{Class, Code, Entry, First, Flow, Insn, Room, To};
 use codegen::arch::patch::Branch;
 use codegen::words::error::{Error, Result};
 use iced_x86::{
@@ -40,6 +40,22 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
         _ => Flow::On,
     };
     Some(Insn { len: insn.len(), flow, target })
+}
+
+/// The call or jump with which code begins.
+pub fn first(code: &[u8], at: u64) -> Option<First> {
+    let pad = if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
+    let insn = Decoder::with_ip(64, code.get(pad..)?, at.wrapping_add(pad as u64), DecoderOptions::NONE).decode();
+    let to = match insn.flow_control() {
+        FlowControl::Call | FlowControl::UnconditionalBranch if insn.op0_kind() == OpKind::NearBranch64 => {
+            To::Address(insn.near_branch_target())
+        }
+        FlowControl::IndirectCall | FlowControl::IndirectBranch if insn.is_ip_rel_memory_operand() => {
+            To::Word(insn.ip_rel_memory_address())
+        }
+        _ => return None,
+    };
+    Some(First { at: pad, len: insn.len(), to })
 }
 
 /// How an entry is patched: behind its landing pad, if it has one.

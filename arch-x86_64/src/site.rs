@@ -1,6 +1,6 @@
 //! Patchable function entries and call slots, in the bytes that the kernel writes.
 
-use codegen::arch::entry::{Code, Entry, Lead};
+use codegen::arch::entry::{Code, Entry, First, Lead};
 use codegen::arch::facts::Facts;
 use codegen::arch::patch::{Branch, Patch, Relocation, SiteForm};
 use codegen::words::error::Result;
@@ -19,6 +19,7 @@ const JMP_FAR: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const FORMS: &[SiteForm] = &[
     SiteForm::entry("call", "e8 ?? ?? ?? ??"),
     SiteForm::entry("nop", "0f 1f 44 00 00"),
+    SiteForm::entry("nop of clang", "0f 1f 44 00 08"),
     SiteForm::entry("nops", "90 90 90 90 90"),
     SiteForm {
         refused: "6 bytes, of which patching would write 5: compile without -fPIC, or with -mnop-mcount",
@@ -76,6 +77,10 @@ impl Patch for X86_64 {
 
     fn leads(&self, code: &[u8], at: u64) -> Vec<Lead> {
         codegen::arch::entry::leads(code, at, 1, &entry::decode)
+    }
+
+    fn first(&self, code: &[u8], at: u64) -> Option<First> {
+        entry::first(code, at)
     }
 
     fn moved(&self, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {

@@ -182,9 +182,20 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     }
 }
 
+// Calls are open that end with the thread: a record of no function says so.
+static void calls_end(void) {
+    if (words.cursor & BUFFER) tramptool_refill();
+    uint64_t slot = __atomic_fetch_add(&words.cursor, 16, __ATOMIC_RELAXED);
+    if (slot & BUFFER) return;
+    uint64_t *record = (uint64_t *)slot;
+    record[0] = ticks();
+    __atomic_store_n(record + 1, THREAD_END, __ATOMIC_RELEASE);
+}
+
 // A thread ends. Destructors of others may come later and record: they get a buffer of their own, and end here again.
 static void thread_ends(void *unused) {
     (void)unused;
+    if (words.shadow_base && words.shadow != words.shadow_base + ENTRY) calls_end();
     leave_buffer(words.cursor);
     if (words.shadow_base) prune((uint64_t)__builtin_frame_address(0));
     if (words.shadow_base && words.shadow == words.shadow_base + ENTRY) {

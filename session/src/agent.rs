@@ -23,7 +23,8 @@ impl Agent {
     /// There is no such file.
     pub fn of(path: PathBuf) -> Result<Agent> {
         match fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
-            true => Ok(Agent { path, _file: None }),
+            // A name without a directory is looked for elsewhere.
+            true => Ok(Agent { path: std::path::absolute(&path).unwrap_or(path), _file: None }),
             false => Err(Error::new(format!(
                 "{}: no such file; valid: session/preload/preload.c, compiled as a shared library",
                 path.display()

@@ -6,7 +6,7 @@ use codegen::arch::entry::Entry;
 use codegen::arch::patch::{Branch, Patch};
 use codegen::words::error::{Error, Result};
 
-use crate::forms::{Forms, How};
+use crate::forms::{Form, Forms};
 use crate::function::Function;
 use crate::maps::{self, Mapping};
 use crate::protocol::Order;
@@ -23,8 +23,8 @@ pub struct Loaded<'a> {
     pub base: u64,
     /// Where it lies.
     pub range: Range<u64>,
-    /// With its number, and how each is recorded.
-    pub functions: Vec<(u32, &'a Function, How)>,
+    /// With its number, and what is recorded of each.
+    pub functions: Vec<(u32, &'a Function, Form)>,
 }
 
 /// Orders for a process, and the code that they map.
@@ -125,9 +125,9 @@ impl Region {
     /// How many bytes of code there will be at most.
     fn bytes(loaded: &Loaded, forms: &Forms) -> u64 {
         let first = PAGE;
-        loaded.functions.iter().fold(first, |at, (_, function, how)| {
+        loaded.functions.iter().fold(first, |at, (_, function, form)| {
             let moved = if function.entries.is_empty() { 0 } else { MOVED };
-            forms.place(*how, at + moved).1
+            forms.place(*form, at + moved).1
         })
     }
 
@@ -135,9 +135,9 @@ impl Region {
         let mut code = backend.branch(Branch::Far, at, refill)?;
         let sled = forms.sled(at, at, &mut code)?;
         let mut region = Region { code, writes: Vec::new() };
-        for (id, function, how) in &loaded.functions {
+        for (id, function, form) in &loaded.functions {
             let site = loaded.base.wrapping_add(function.site);
-            let copy = |goes_on: u64, code: &mut Vec<u8>| forms.copy(*how, at, (*id, goes_on), sled, code);
+            let copy = |goes_on: u64, code: &mut Vec<u8>| forms.copy(*form, at, (*id, goes_on), sled, code);
             if function.entries.is_empty() {
                 let entry = copy(site + function.bytes.len() as u64, &mut region.code)?;
                 region.write(function, site, &backend.branch(Branch::SiteJump, site, entry)?)?;

@@ -1,10 +1,10 @@
-//! The functions of a file for which no compiler has left room: those of its symbol tables.
+//! The functions of a file's symbol tables: those that call a profiler first, and those for which no compiler has left room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codegen::arch::entry::{Class, Code, Entry, Lead};
+use codegen::arch::entry::{Class, Code, Entry, Lead, To};
 use codegen::arch::patch::Patch;
-use object::read::elf::{SectionHeader as _, SectionTable, Sym as _};
+use object::read::elf::{Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use object::{Endianness, elf};
 
 use crate::function::{Function, Refused};
@@ -16,6 +16,9 @@ const LONGEST: u64 = 32;
 
 /// What stands between the name of a function and the number of one of its parts that is no function.
 const COLD: &str = ".cold";
+
+/// What functions call first that gcc and clang have compiled with `-pg -mfentry`. Where nobody profiles, it returns at once.
+const PROFILER: &[u8] = b"__fentry__";
 
 /// They return twice, or on another stack than they were called on.
 const TWICE: [&str; 10] = [
@@ -89,6 +92,59 @@ impl<'a> File<'a> {
             }
         }
         (functions, refused)
+    }
+
+    /// Functions whose call of a profiler at their entry can be overwritten: a compiler has left it there for whoever traces.
+    pub fn profiled(&self, backend: &dyn Patch) -> Vec<Function> {
+        let profiler = self.profiler();
+        if profiler.is_empty() {
+            return Vec::new();
+        }
+        let (sections, symbols) = (self.code(), self.symbols());
+        let stub = |at: u64| {
+            let section = sections.iter().find(|s| (s.at..s.at.saturating_add(s.code.len() as u64)).contains(&at))?;
+            backend.first(section.code.get((at - section.at) as usize..)?, at)
+        };
+        let profiles = |to: To| match to {
+            To::Address(at) => profiler.contains(&to) || stub(at).is_some_and(|first| profiler.contains(&first.to)),
+            To::Word(_) => profiler.contains(&to),
+        };
+        let function = |(&address, &(name, size)): (&u64, &(&str, u64))| {
+            let bytes = symbols.bytes(address, size, &sections)?;
+            let first = backend.first(bytes, address).filter(|first| profiles(first.to))?;
+            Some(Function {
+                name: name.to_owned(),
+                address,
+                size,
+                site: address.wrapping_add(first.at as u64),
+                bytes: bytes.get(first.at..first.at + first.len)?.to_vec(),
+                entries: Vec::new(),
+                signature: None,
+            })
+        };
+        symbols.functions.iter().filter_map(function).collect()
+    }
+
+    /// Where the profiler is, and the words that the loader gives its address.
+    fn profiler(&self) -> BTreeSet<To> {
+        let mut all = BTreeSet::new();
+        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            let Ok(table) = self.sections.symbols(self.endian, self.bytes, kind) else { continue };
+            let named =
+                |s: &elf::Sym64<Endianness>| table.symbol_name(self.endian, s).is_ok_and(|name| name == PROFILER);
+            let defined = table.iter().filter(|s| !s.is_undefined(self.endian) && named(s));
+            all.extend(defined.map(|s| To::Address(s.st_value(self.endian))));
+            for section in self.sections.iter() {
+                let Ok(Some((relocations, of))) = section.rela(self.endian, self.bytes) else { continue };
+                if of != table.section() {
+                    continue;
+                }
+                let symbol = |r: &elf::Rela64<Endianness>| table.symbol(r.symbol(self.endian, false)?).ok();
+                let words = relocations.iter().filter(|r| symbol(r).is_some_and(named));
+                all.extend(words.map(|r| To::Word(r.r_offset(self.endian))));
+            }
+        }
+        all
     }
 
     fn code(&self) -> Vec<Section<'a>> {
@@ -203,5 +259,6 @@ fn patched(code: &Code, backend: &dyn Patch) -> Result<Function, (Class, &'stati
         site: code.address.wrapping_add(first.at as u64),
         bytes: code.bytes.get(first.at..end).unwrap_or_default().to_vec(),
         entries,
+        signature: None,
     })
 }

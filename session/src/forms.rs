@@ -1,7 +1,12 @@
 //! The trampolines that are copied into a process.
 
+use std::collections::BTreeMap;
+
 use codegen::words::error::Result;
-use tramptool::{Clock, Events, Filling, Form, Spec, Target, Template, generate};
+use codegen::words::recorder::Recorder;
+use tramptool::{Clock, Events, Filling, Spec, Target, Template, generate};
+
+use crate::signature::Signature;
 
 /// What is recorded of each function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,10 +15,14 @@ pub struct What {
     pub returns: bool,
     /// Where the time comes from.
     pub clock: Clock,
+    /// Arguments, as far as a prototype is known.
+    pub args: bool,
+    /// Results, as far as one is.
+    pub result: bool,
 }
 
 /// How one function is recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum How {
     /// Its entry and its return, which is on a stack of the thread's own meanwhile.
     Shadow,
@@ -31,13 +40,36 @@ impl How {
     }
 }
 
+/// What the trampoline of one function records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Form {
+    /// Which events.
+    pub how: How,
+    /// How many argument registers at the entry.
+    pub args: u8,
+    /// The result at the return.
+    pub result: bool,
+}
+
+impl Form {
+    /// That for a function of which this is known.
+    pub fn of(how: How, what: What, signature: Option<&Signature>) -> Form {
+        let args = signature.filter(|_| what.args).map_or(0, Signature::words);
+        let known = signature.is_some_and(|signature| signature.result.is_ok());
+        Form { how, args, result: what.result && how == How::Shadow && known }
+    }
+}
+
 /// Templates for a process.
 pub struct Forms {
     target: Target,
     /// Where the words of a thread are from its thread pointer on.
     words: i64,
+    /// Those without words.
     shadow: Template,
     entry: Template,
+    /// Those with words.
+    others: BTreeMap<Form, Template>,
     sled: Template,
 }
 
@@ -50,28 +82,41 @@ impl Forms {
     ///
     /// # Errors
     /// None that the arguments cause.
-    pub fn new(arch: &str, clock: Clock, words: i64, all: bool) -> Result<Forms> {
+    pub fn new(arch: &str, what: What, words: i64, all: bool) -> Result<Forms> {
         let target = Target::with_profile(arch, profiles::USER)?;
-        let spec = |events: Events| {
-            let spec = Spec::record(&format!("function+{BEHIND}"), events).clock(clock).refill("refill").tls("words");
-            if all { spec.live_all() } else { spec }
+        let template = |form: Form| {
+            let record = |events| Spec::record(&format!("function+{BEHIND}"), events).args(form.args);
+            let spec = match form.how {
+                How::Shadow => record(Events::Both).form(tramptool::Form::Shadow),
+                How::Entry => record(Events::Entry),
+            };
+            let spec = if form.result { spec.result() } else { spec };
+            let spec = spec.clock(what.clock).refill("refill").tls("words");
+            generate(&target, &[if all { spec.live_all() } else { spec }])?.template()
         };
-        let shadow = generate(&target, &[spec(Events::Both).form(Form::Shadow)])?.template()?;
-        let entry = generate(&target, &[spec(Events::Entry)])?.template()?;
+        let most = if what.args { Recorder::MOST_ARGS } else { 0 };
+        let hows = [(How::Shadow, what.result), (How::Entry, false)];
+        let forms = hows.into_iter().flat_map(|(how, result)| {
+            (0..=most).flat_map(move |args| (0..=u8::from(result)).map(move |n| Form { how, args, result: n == 1 }))
+        });
+        let worded = forms.filter(|form| form.args > 0 || form.result);
+        let others = worded.map(|form| Ok((form, template(form)?))).collect::<Result<_>>()?;
+        let plain = |how| template(Form { how, args: 0, result: false });
+        let (shadow, entry) = (plain(How::Shadow)?, plain(How::Entry)?);
         let sled = generate(&target, &[Spec::sled("callee")])?.template()?;
-        Ok(Forms { target, words, shadow, entry, sled })
+        Ok(Forms { target, words, shadow, entry, others, sled })
     }
 
-    fn template(&self, how: How) -> &Template {
-        match how {
+    fn template(&self, form: Form) -> &Template {
+        self.others.get(&form).unwrap_or(match form.how {
             How::Shadow => &self.shadow,
             How::Entry => &self.entry,
-        }
+        })
     }
 
     /// Where a copy begins that is not before `address`, and where it ends.
-    pub fn place(&self, how: How, address: u64) -> (u64, u64) {
-        placed(self.template(how), address)
+    pub fn place(&self, form: Form, address: u64) -> (u64, u64) {
+        placed(self.template(form), address)
     }
 
     /// Append the copy for function number `id`, which goes on behind its site at `goes_on`, to the code at `base`, and say where its
@@ -79,10 +124,10 @@ impl Forms {
     ///
     /// # Errors
     /// Something is out of reach.
-    pub fn copy(&self, how: How, base: u64, (id, goes_on): (u32, u64), sled: u64, code: &mut Vec<u8>) -> Result<u64> {
+    pub fn copy(&self, form: Form, base: u64, (id, goes_on): (u32, u64), sled: u64, code: &mut Vec<u8>) -> Result<u64> {
         let filling =
             Filling { id, function: goes_on.wrapping_sub(BEHIND), refill: sled, tls: self.words, ..Filling::default() };
-        append(self.template(how), &self.target, base, &filling, code)
+        append(self.template(form), &self.target, base, &filling, code)
     }
 
     /// The same with the routine that trampolines call where there is no room. It calls the C function at `callee`.

@@ -2,6 +2,8 @@
 
 use codegen::arch::entry::{Class, Entry};
 
+use crate::signature::Signature;
+
 /// A function that can be traced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
@@ -17,6 +19,8 @@ pub struct Function {
     pub bytes: Vec<u8>,
     /// The branches that fit there, the shortest first; none where a compiler has left room.
     pub entries: Vec<Entry>,
+    /// What is known of its arguments and its result; `None` if nobody has looked ([`crate::prototypes::read`]).
+    pub signature: Option<Signature>,
 }
 
 /// A function that cannot be traced, and why.

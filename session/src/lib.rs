@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod attach;
 pub mod clock;
+pub mod debug_info;
 pub mod drain;
 mod entries;
 pub mod forms;
@@ -15,5 +16,7 @@ pub mod objects;
 pub mod pool;
 pub mod program;
 pub mod protocol;
+pub mod prototypes;
 pub mod run;
+pub mod signature;
 pub mod sink;

@@ -15,6 +15,9 @@ use crate::function::{Function, Refused};
 
 type Header = elf::FileHeader64<Endianness>;
 
+/// What lists of sites call those at entries.
+const ENTRIES: [&str; 2] = ["entry", "entry with arguments"];
+
 /// What is in a file.
 #[derive(Debug)]
 pub struct Object {
@@ -101,7 +104,11 @@ impl Object {
             refused: Vec::new(),
             own_unwinder,
         };
-        for site in sites.into_iter().filter(|s| s.kind == "entry") {
+        let file = entries::File { header, sections: &sections, bytes, endian };
+        object.functions = file.profiled(backend);
+        let profiled: BTreeSet<u64> = object.functions.iter().map(|f| f.site).collect();
+        let entries = sites.into_iter().filter(|s| ENTRIES.contains(&s.kind) && !profiled.contains(&s.address));
+        for site in entries {
             let name = site.function.to_owned();
             match site.refused {
                 Some(why) => object.refused.push(Refused { name, class: None, why }),
@@ -119,13 +126,13 @@ impl Object {
                         site: site.address,
                         bytes,
                         entries: Vec::new(),
+                        signature: None,
                     });
                 }
             }
         }
         if any {
             let known: BTreeSet<u64> = object.functions.iter().map(|f| f.address).collect();
-            let file = entries::File { header, sections: &sections, bytes, endian };
             let (functions, refused) = file.functions(&known, backend);
             object.functions.extend(functions);
             object.refused.extend(refused);

@@ -9,11 +9,12 @@ use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 
 use crate::attach::{Loaded, Orders};
-use crate::forms::{Forms, How, What};
+use crate::forms::{Form, Forms, How, What};
 use crate::function::Function;
 use crate::maps::{self, Mapping};
 use crate::object::Object;
 use crate::protocol::{Hello, Kind};
+use crate::prototypes;
 
 /// Chooses what is recorded.
 pub trait Choice: Sync {
@@ -76,11 +77,14 @@ const ASKS: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", 
 
 impl Objects {
     /// The object of this file, read if it is not known.
-    fn object(&mut self, path: &Path, any: bool, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
+    fn object(&mut self, path: &Path, any: bool, what: What, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
         if let Some(known) = self.known.get(path) {
             return Ok((known.clone(), false));
         }
-        let object = Object::read(path, any, backend)?;
+        let mut object = Object::read(path, any, backend)?;
+        if what.args || what.result {
+            prototypes::read(&mut object, backend)?;
+        }
         let (id, first) = (self.known.len() as u32 + 1, self.next);
         let next = u32::try_from(object.functions.len()).ok().and_then(|n| first.checked_add(n));
         self.next = next.filter(|n| *n <= tramptool::Filling::IDS).ok_or_else(|| {
@@ -127,7 +131,7 @@ impl Objects {
         let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
-            let (numbered, new) = self.object(path, choice.any(), backend)?;
+            let (numbered, new) = self.object(path, choice.any(), what, backend)?;
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
             there.push((path.clone(), base));
             if before.contains(&(path.clone(), base)) {
@@ -137,7 +141,8 @@ impl Objects {
             let safe = |f: &Function| f.entries.is_empty() || alone;
             let chosen = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
-            let functions: Vec<_> = all.filter(chosen).map(|(id, f)| (id, f, how)).collect();
+            let functions: Vec<_> =
+                all.filter(chosen).map(|(id, f)| (id, f, Form::of(how, what, f.signature.as_ref()))).collect();
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
             let loaded = Loaded { base, range, functions };
             let recorded = orders.add(&loaded, &forms, hello.refill, &mut maps, backend)?;
@@ -165,7 +170,7 @@ impl Objects {
         if let Some(known) = self.forms.get(&words) {
             return Ok(known.clone());
         }
-        let forms = Arc::new(Forms::new(backend.facts().name, what.clock, words, any)?);
+        let forms = Arc::new(Forms::new(backend.facts().name, what, words, any)?);
         self.forms.insert(words, forms.clone());
         Ok(forms)
     }

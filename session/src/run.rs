@@ -281,6 +281,10 @@ impl Session<'_> {
         if let Err(error) = written {
             self.complain(failed("the end is not written")(error));
         }
+        if self.first.get().is_none() {
+            let what = "the program has not loaded the library that records, so nothing is recorded";
+            self.complain(Error::new(format!("{what}; valid: a program and a library for the same loader")));
+        }
         let Known { functions, how, complaints } = std::mem::take(&mut *locked(&self.outcome));
         Ok(Outcome { status, seen: drain.seen, lost, functions, how, complaints })
     }

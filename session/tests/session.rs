@@ -77,6 +77,8 @@ struct Counts {
     /// Of each thread, the serial of its next buffer and the last time in the one before.
     last: BTreeMap<(u32, u32), (u32, u64)>,
     processes: usize,
+    /// Threads that ended in the middle of calls.
+    ended: usize,
 }
 
 impl Sink for Counts {
@@ -104,6 +106,10 @@ impl Sink for Counts {
         for record in words.chunks_exact(2).filter(|record| record[1] != 0) {
             assert!(record[0] >= *last, "times ascend in a thread");
             *last = record[0];
+            if record[1] == 4 {
+                self.ended += 1;
+                continue;
+            }
             let name = self.names[&(record[1] >> 8)].clone();
             self.of.entry(name).or_default()[(record[1] & 15) as usize - 1] += 1;
         }
@@ -199,7 +205,7 @@ impl Bench {
             vec![self.path("program").into(), self.path("counts").into(), turns.into(), how.into()];
         let backend = arch::backend(self.arch.name).unwrap();
         let program = Program::find(&command, &|machine| machine == backend.facts().machine).ok().unwrap();
-        let what = What { returns: true, clock: Clock::Tsc };
+        let what = What { returns: true, clock: Clock::Tsc, args: false, result: false };
         let emulator: Vec<OsString> = self.arch.emulator.iter().map(OsString::from).collect();
         let library = self.path("library.so");
         let agent = if emulator.is_empty() { Agent::new() } else { Agent::of(library) }.unwrap();
@@ -242,7 +248,7 @@ fn what_is_recorded_is_what_the_program_has_counted() {
             assert_eq!(code(outcome.status), wanted, "{}", arch.name);
             assert_eq!(outcome.lost, (0, 0));
             assert_eq!(counts.of, bench.counted(), "{}", arch.name);
-            assert_eq!(counts.processes, 4);
+            assert_eq!((counts.processes, counts.ended), (4, 0));
             assert_eq!(outcome.seen.entries, counts.of.values().map(|[entries, _]| entries).sum::<u64>());
             assert!(outcome.seen.entries > 50 * u64::from(arch.turns));
         }
@@ -258,6 +264,8 @@ fn unwinding_passes_the_functions_that_are_recorded() {
         let (outcome, counts) = bench.run(Mode::Block, 64, "3");
         assert_eq!(code(outcome.status), Ok(3), "{}", arch.name);
         assert_eq!((outcome.lost, outcome.how), ((0, 0), Some(How::Shadow)));
+        // Those that exit or are cancelled.
+        assert_eq!(counts.ended, 20, "{}", arch.name);
         assert_eq!(counts.of, bench.counted(), "{}", arch.name);
         assert!(outcome.seen.entries > 10 * u64::from(arch.turns));
     }

@@ -158,6 +158,7 @@ const TESTS: &Excuses = &[
     ("tests/report.rs", "a command under few sets of options, and what it prints"),
     ("tests/sites.rs", "a module for whose code xz has a filter"),
     ("tests/tidy/names.rs", "the names that are looked for"),
+    ("tests/trace.rs", "compilers and emulators: an architecture is a row of them"),
 ];
 
 /// Tests go through the registry: one that is added is tested by what is there.

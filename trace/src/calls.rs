@@ -13,6 +13,8 @@ pub enum Ending {
     Exception,
     /// It did not return, and a function further out did: by `longjmp`, or by an exception that trampolines do not record.
     Left,
+    /// Its thread ended, as by `pthread_exit`.
+    Thread,
     /// It was running when the recording ended.
     Open,
     /// Only its entry is recorded.
@@ -113,13 +115,14 @@ impl Nest {
             What::Entry => self.begin(record.function, record.time, false, record.words, steps),
             What::Return => self.ended(record, Ending::Returned, steps),
             What::Exception => self.ended(record, Ending::Exception, steps),
+            What::ThreadEnd => self.finish(record.time, Ending::Thread, steps),
         }
     }
 
-    /// The recording ends, or the program does.
-    pub(crate) fn finish(&mut self, time: u64, steps: &mut impl FnMut(Step)) {
+    /// The thread ends, or the recording.
+    pub(crate) fn finish(&mut self, time: u64, ending: Ending, steps: &mut impl FnMut(Step)) {
         while !self.open.is_empty() {
-            self.end(time, Ending::Open, None, steps);
+            self.end(time, ending, None, steps);
         }
     }
 
@@ -164,8 +167,10 @@ pub(crate) struct Cuts {
 impl Cuts {
     /// The next record, unless nothing is recorded at the end of its function.
     pub fn add(&mut self, record: &Record) {
-        if record.what == What::Entry {
-            return self.open.push(record.function);
+        match record.what {
+            What::Entry => return self.open.push(record.function),
+            What::ThreadEnd => return self.open.clear(),
+            What::Return | What::Exception => {}
         }
         match self.open.iter().rposition(|function| *function == record.function) {
             Some(at) => self.open.truncate(at),

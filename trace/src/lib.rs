@@ -15,4 +15,5 @@ mod records;
 pub mod steps;
 mod text;
 pub mod tree;
+pub mod values;
 pub mod view;

@@ -13,6 +13,8 @@ pub enum What {
     Entry,
     Return,
     Exception,
+    /// Of no function: all that is running in the thread ends with it.
+    ThreadEnd,
 }
 
 /// A record, its time in the recording's unit.
@@ -31,6 +33,9 @@ struct Raw {
     what: What,
     words: usize,
 }
+
+/// What `session/preload/preload.c` writes when a thread ends in the middle of calls.
+const THREAD_END: u64 = 4;
 
 /// Bytes of a record without words.
 const LEAST: usize = 16;
@@ -94,13 +99,15 @@ impl<'r, R: Read + Seek> Records<'r, R> {
             let head = self.bytes.get(at..at + LEAST)?;
             let what = long(&head[8..]);
             let words = (what >> 4 & 15) as usize;
-            let function = u32::try_from(what >> 8).ok().filter(|number| self.recording.function(*number).is_some());
             let kind = match what & 15 {
                 1 => Some(What::Entry),
                 2 => Some(What::Return),
                 3 => Some(What::Exception),
+                _ if what == THREAD_END => Some(What::ThreadEnd),
                 _ => None,
             };
+            let known = |number: &u32| what == THREAD_END || self.recording.function(*number).is_some();
+            let function = u32::try_from(what >> 8).ok().filter(known);
             let whole = at + LEAST + 8 * words <= self.bytes.len();
             match (function, kind) {
                 (Some(function), Some(what)) if whole => {

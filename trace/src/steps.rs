@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 
 use codegen::words::error::Result;
 
-use crate::calls::{Cuts, Nest};
+use crate::calls::{Cuts, Ending, Nest};
 use crate::file::Events;
 use crate::filter::{Filter, Filtering, Shown};
 use crate::recording::{Recording, Thread, Unit};
@@ -79,7 +79,7 @@ impl<'r, R: Read + Seek> Steps<'r, R> {
         let ended = ended.filter(|_| self.recording.unit() == Unit::Nanoseconds);
         let Steps { nest, filtering, ready, .. } = self;
         let mut show = |step| filtering.add(step, &mut |shown| ready.push_back(shown));
-        nest.finish(ended.unwrap_or(0).max(self.last), &mut show);
+        nest.finish(ended.unwrap_or(0).max(self.last), Ending::Open, &mut show);
         self.finished = true;
     }
 

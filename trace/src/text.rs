@@ -1,7 +1,5 @@
 //! What all that is written has in common: errors, times and names.
 
-use std::fmt::Write as _;
-
 use codegen::words::error::{Error, Result};
 
 use crate::recording::Unit;
@@ -30,14 +28,4 @@ pub fn duration(time: u64, unit: Unit) -> String {
 /// Nanoseconds as microseconds with three digits behind the point.
 pub fn microseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
-}
-
-/// Words of a call in parentheses.
-pub fn arguments(words: &[u64]) -> String {
-    let mut text = String::from("(");
-    for (i, word) in words.iter().enumerate() {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{}{word:#x}", if i > 0 { ", " } else { "" });
-    }
-    text + ")"
 }

@@ -66,6 +66,26 @@ pub struct Lead {
     pub call: bool,
 }
 
+/// The call or jump with which code begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct First {
+    /// Where it stands: behind a landing pad, if there is one.
+    pub at: usize,
+    /// How many bytes it has.
+    pub len: usize,
+    /// Where it leads.
+    pub to: To,
+}
+
+/// Where a call or a jump leads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum To {
+    /// To this address.
+    Address(u64),
+    /// To the address in the word at this address.
+    Word(u64),
+}
+
 /// A function in its object.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {

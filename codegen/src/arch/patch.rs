@@ -2,7 +2,7 @@
 //! linker and the list of sites ask [`Patch`], and need no generator.
 
 pub use crate::arch::branch::{Branch, Half};
-use crate::arch::entry::{Code, Entry, Lead};
+use crate::arch::entry::{Code, Entry, First, Lead};
 use crate::arch::facts::Facts;
 use crate::words::error::{Error, Result};
 
@@ -205,6 +205,12 @@ pub trait Patch: Sync {
     /// All direct branches of code that begins at `at`.
     fn leads(&self, _code: &[u8], _at: u64) -> Vec<Lead> {
         Vec::new()
+    }
+
+    /// The call or jump with which code at `at` begins, behind its landing pad. Architectures whose compilers call no profiler there say
+    /// nothing of it.
+    fn first(&self, _code: &[u8], _at: u64) -> Option<First> {
+        None
     }
 
     /// Instructions from address `from`, which do the same at `to`, and go on behind those at `from`. What they need of memory is

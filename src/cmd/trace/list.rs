@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use codegen::arch::entry::Class;
 use codegen::words::error::{Error, Result};
+use session::debug_info::{Kind, Number};
 use session::object::Object;
+use session::prototypes;
+use session::signature::Signature;
 use tool::printed::{self, printable};
 
 use crate::cmd::shared::exit::DONE;
@@ -22,6 +25,9 @@ pub struct ListArgs {
     /// List functions without a site of a compiler too, which `trace --any` records
     #[arg(long)]
     any: bool,
+    /// Show the arguments and the result that `trace --args --result` records of each function, and why others are left out
+    #[arg(long)]
+    args: bool,
     /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -37,6 +43,65 @@ struct Row<'a> {
     /// `shadow`, `entry` or `none`.
     form: &'static str,
     reason: &'a str,
+    /// What is recorded of its arguments and its result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Values<'a>>,
+}
+
+/// The values that are recorded of a function, with their kinds, and what is left out, with the reason.
+#[derive(serde::Serialize)]
+struct Values<'a> {
+    arguments: Vec<Shown<'a>>,
+    result: Shown<'a>,
+}
+
+/// A value.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    /// What is recorded: `signed 4`, `pointer 8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<String>,
+    /// Why nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'static str>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(name: &'a str, number: std::result::Result<Number, &'static str>) -> Shown<'a> {
+        let kind = |number: Number| match number.kind {
+            Kind::Signed => "signed",
+            Kind::Unsigned => "unsigned",
+            Kind::Pointer => "pointer",
+            Kind::Boolean => "boolean",
+        };
+        let recorded = number.ok().map(|number| format!("{} {}", kind(number), number.bytes));
+        Shown { name, recorded, left_out: number.err() }
+    }
+
+    fn text(&self) -> String {
+        let what = match (&self.recorded, self.left_out) {
+            (Some(recorded), _) => recorded.clone(),
+            (None, why) => format!("- {}", why.unwrap_or_default()),
+        };
+        if self.name.is_empty() { what } else { format!("{}: {what}", printable(self.name)) }
+    }
+}
+
+impl<'a> Values<'a> {
+    fn new(signature: &'a Signature) -> Values<'a> {
+        let arguments = match &signature.parameters {
+            Ok(all) => all.iter().map(|p| Shown::new(&p.name, p.word.map(|(_, number)| number))).collect(),
+            Err(why) => vec![Shown::new("", Err(*why))],
+        };
+        Values { arguments, result: Shown::new("", signature.result) }
+    }
+
+    fn text(&self) -> String {
+        let arguments: Vec<String> = self.arguments.iter().map(Shown::text).collect();
+        format!("({}) = {}", arguments.join(", "), self.result.text())
+    }
 }
 
 const SITE: &str = "site";
@@ -54,17 +119,21 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     let name = args.file.display().to_string();
     let bytes = input::bytes(&args.file).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
     let backend = tool::backend_of(&link::Input { name: &name, bytes: &bytes })?;
-    let object = Object::read(&args.file, args.any, backend)?;
+    let mut object = Object::read(&args.file, args.any, backend)?;
+    if args.args {
+        prototypes::read(&mut object, backend)?;
+    }
     let (form, site, any) =
         if object.own_unwinder { ("entry", ENTRIES, ANY_ENTRIES) } else { ("shadow", RETURNS, ANY) };
     let traced = object.functions.iter().map(|f| {
         let entry = f.entries.first().map(|entry| entry.class.name());
         let reason = if entry.is_some() { any } else { site };
-        Row { function: &f.name, address: f.address, bytes: f.size, class: entry.unwrap_or(SITE), form, reason }
+        let values = f.signature.as_ref().map(Values::new);
+        Row { function: &f.name, address: f.address, bytes: f.size, class: entry.unwrap_or(SITE), form, reason, values }
     });
     let refused = object.refused.iter().map(|r| {
         let class = r.class.map_or(SITE, Class::name);
-        Row { function: &r.name, address: 0, bytes: 0, class, form: "none", reason: r.why }
+        Row { function: &r.name, address: 0, bytes: 0, class, form: "none", reason: r.why, values: None }
     });
     let rows: Vec<Row> = traced.chain(refused).collect();
     match args.format {
@@ -87,8 +156,9 @@ fn human(rows: &[Row], any: bool) -> String {
         let name =
             if row.function.is_empty() { format!("{:#x}", row.address) } else { printable(row.function).to_string() };
         let why = if row.form == "none" { format!(": {}", row.reason) } else { String::new() };
+        let values = row.values.as_ref().map_or(String::new(), Values::text);
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}{:<7} {:>8}  {name}{why}", class(row.class), row.form, row.bytes);
+        let _ = writeln!(text, "{}{:<7} {:>8}  {name}{values}{why}", class(row.class), row.form, row.bytes);
     }
     let traced = rows.iter().filter(|row| row.form != "none").count();
     let _ = writeln!(text, "{traced} of {} functions can be traced", rows.len());

@@ -59,6 +59,12 @@ pub struct RunArgs {
     /// Record entries and returns, or entries alone
     #[arg(long, value_enum, default_value = "both")]
     events: What,
+    /// Record arguments too: integers and pointers in registers, where debug information has a prototype
+    #[arg(long)]
+    args: bool,
+    /// Record results too: integers and pointers, where debug information has a prototype
+    #[arg(long, conflicts_with = "events")]
+    result: bool,
     /// What happens when the recording is slower than the program
     #[arg(long, value_enum, default_value = "block")]
     on_full: OnFull,
@@ -161,7 +167,7 @@ impl RunArgs {
             Clock::Stamp8 => tramptool::Clock::Stamp8,
             Clock::None => tramptool::Clock::None,
         };
-        forms::What { returns: self.events == What::Both, clock }
+        forms::What { returns: self.events == What::Both, clock, args: self.args, result: self.result }
     }
 
     fn mode(&self) -> Mode {
@@ -243,7 +249,7 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     let failed = |e: io::Error| Refused::NotTraced(Error::new(format!("cannot write {}: {e}", args.output.display())));
     let mut writer = Writer::new(BufWriter::new(out)).map_err(failed)?;
     writer.session(&args.session(facts.name, facts.machine)).map_err(failed)?;
-    let mut sink = ToFile::new(writer, args.events == What::Both);
+    let mut sink = ToFile::new(writer, args.what());
     let agent = args.preload.clone().map_or_else(Agent::new, Agent::of).map_err(Refused::NotTraced)?;
     let (child, over) = (AtomicU32::new(0), AtomicBool::new(false));
     let started = |pid| child.store(pid, Ordering::SeqCst);

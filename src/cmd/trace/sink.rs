@@ -8,14 +8,18 @@ use std::process::ExitStatus;
 
 use codegen::words::input;
 use session::clock;
-use session::forms::How;
+use session::debug_info;
+use session::forms::{How, What};
+use session::function;
 use session::maps::Mapping;
 use session::objects::Numbered;
 use session::pool::Owner;
 use session::protocol::Moment;
+use session::signature::Signature;
 use session::sink::{Begun, Sink};
 use trace::file::{
-    ClockPair, End, Function, Functions, Loaded, Lost, Object, Process, Range, Status, Task, Why, Writer,
+    ClockPair, End, Function, Functions, Kind, Loaded, Lost, Number, Object, Parameter, Process, Range, Status, Task,
+    Why, Writer,
 };
 
 /// Nanoseconds between pairs of clocks that are written.
@@ -24,8 +28,7 @@ const OFTEN: u64 = 1_000_000;
 /// Writes what is recorded.
 pub struct ToFile<W> {
     writer: Writer<W>,
-    /// Functions of the recording have returns.
-    returns: bool,
+    what: What,
     /// The last pair of clocks, in nanoseconds.
     paired: u64,
     threads: HashSet<(u32, u32)>,
@@ -33,8 +36,8 @@ pub struct ToFile<W> {
 
 impl<W: Write> ToFile<W> {
     /// To a file that has its first block.
-    pub fn new(writer: Writer<W>, returns: bool) -> ToFile<W> {
-        ToFile { writer, returns, paired: 0, threads: HashSet::new() }
+    pub fn new(writer: Writer<W>, what: What) -> ToFile<W> {
+        ToFile { writer, what, paired: 0, threads: HashSet::new() }
     }
 
     /// How many threads have recorded, and how many bytes the file has.
@@ -65,6 +68,39 @@ fn name(pid: u32, tid: u32) -> String {
     name.map_or_else(|_| String::new(), |name| name.trim_end().to_owned())
 }
 
+/// A function that is recorded like this.
+fn function(function: &function::Function, how: How, what: What) -> Function {
+    let signature = function.signature.as_ref();
+    let known = |signature: &Signature| match &signature.parameters {
+        Ok(parameters) => parameters.iter().map(|p| parameter(p.name.clone(), p.word.ok())).collect(),
+        Err(_) => vec![parameter(String::new(), None)],
+    };
+    let result = signature.filter(|_| what.result && how == How::Shadow).and_then(|s| s.result.ok());
+    Function {
+        offset: function.address,
+        size: function.size,
+        name: function.name.clone(),
+        site: function.site,
+        entry_only: what.returns && how == How::Entry,
+        parameters: signature.filter(|_| what.args).map(known).unwrap_or_default(),
+        result: result.map(number),
+    }
+}
+
+fn parameter(name: String, word: Option<(u8, debug_info::Number)>) -> Parameter {
+    Parameter { name, word: word.map(|(word, of)| (word, number(of))) }
+}
+
+fn number(number: debug_info::Number) -> Number {
+    let kind = match number.kind {
+        debug_info::Kind::Signed => Kind::Signed,
+        debug_info::Kind::Unsigned => Kind::Unsigned,
+        debug_info::Kind::Pointer => Kind::Pointer,
+        debug_info::Kind::Boolean => Kind::Boolean,
+    };
+    Number { bytes: number.bytes, kind }
+}
+
 fn flags(mapping: &Mapping) -> String {
     let flag = |(n, letter): (u32, char)| if mapping.protection >> n & 1 == 1 { letter } else { '-' };
     (0..).zip("rwx".chars()).map(flag).chain(['p']).collect()
@@ -82,14 +118,7 @@ impl<W: Write + Send> Sink for ToFile<W> {
         let Numbered { id, first, object } = object;
         let path = object.path.display().to_string();
         self.writer.object(&Object { id: *id, path, build_id: object.build_id.clone() })?;
-        let entry_only = self.returns && how == How::Entry;
-        let functions = object.functions.iter().map(|f| Function {
-            offset: f.address,
-            size: f.size,
-            name: f.name.clone(),
-            site: f.site,
-            entry_only,
-        });
+        let functions = object.functions.iter().map(|f| function(f, how, self.what));
         self.writer.functions(&Functions { object: *id, first: *first, functions: functions.collect() })
     }
 

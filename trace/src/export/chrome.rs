@@ -10,6 +10,7 @@ use crate::filter::{Filter, Shown};
 use crate::recording::Recording;
 use crate::steps::Steps;
 use crate::text::{microseconds, written};
+use crate::values;
 
 /// Write the calls as pairs of events, thread by thread.
 ///
@@ -33,8 +34,8 @@ pub fn chrome<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &m
         let mut steps = Steps::new(recording, thread, filter);
         while let Some(Shown { step, .. }) = steps.next_step()? {
             let (phase, arguments) = match &step {
-                Step::Begin(call) => ("B", arguments(call)),
-                Step::End(call) => ("E", result(call)),
+                Step::Begin(call) => ("B", arguments(recording, call)),
+                Step::End(call) => ("E", result(recording, call)),
             };
             let (name, time) = (json!(recording.name(step.call().function)), microseconds(step.time()));
             let event =
@@ -45,12 +46,26 @@ pub fn chrome<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &m
     written(writeln!(out, "\n]}}"))
 }
 
-fn arguments(call: &Call) -> String {
-    let words: Vec<String> = call.words.iter().map(|word| format!("{word:#x}")).collect();
-    if words.is_empty() { String::new() } else { format!(",\"args\":{}", json!({"words": words})) }
+/// By their names; words of which nothing is known as a list.
+fn arguments<R>(recording: &Recording<R>, call: &Call) -> String {
+    let all = values::arguments(recording, call);
+    let known =
+        all.iter().enumerate().filter_map(|(i, argument)| Some((i, &argument.name, argument.value?.to_string())));
+    let args = match all.iter().any(|argument| argument.name.is_some()) {
+        true => {
+            let name = |i, name: &Option<String>| name.clone().unwrap_or_else(|| format!("word {i}"));
+            known.map(|(i, of, value)| (name(i, of), json!(value))).collect()
+        }
+        false => {
+            let words: Vec<String> = known.map(|(_, _, value)| value).collect();
+            let words = Some(words).filter(|words| !words.is_empty());
+            serde_json::Map::from_iter(words.map(|words| ("words".to_owned(), json!(words))))
+        }
+    };
+    if args.is_empty() { String::new() } else { format!(",\"args\":{}", json!(args)) }
 }
 
-fn result(call: &Call) -> String {
-    let result = call.result.map(|result| format!(",\"args\":{}", json!({"result": format!("{result:#x}")})));
-    result.unwrap_or_default()
+fn result<R>(recording: &Recording<R>, call: &Call) -> String {
+    let result = values::result(recording, call);
+    result.map_or(String::new(), |result| format!(",\"args\":{}", json!({"result": result.to_string()})))
 }

@@ -26,8 +26,8 @@ pub enum Version {
 }
 
 /// Events, by their numbers: what begins or how it ends.
-const EVENTS: [(u8, &str); 6] =
-    [(1, "entry"), (2, "return"), (3, "exception"), (4, "left"), (5, "running"), (6, "entry_only")];
+const EVENTS: [(u8, &str); 7] =
+    [(1, "entry"), (2, "return"), (3, "exception"), (4, "left"), (5, "running"), (6, "entry_only"), (7, "thread_end")];
 /// The first word of a packet.
 const MAGIC: u32 = 0xc1fc_1fc1;
 /// Events of a packet.
@@ -100,6 +100,7 @@ fn stream<R: Read + Seek>(
                 Ending::Left => 4,
                 Ending::Open => 5,
                 Ending::Unrecorded => 6,
+                Ending::Thread => 7,
             },
         };
         if packet.events.is_empty() {

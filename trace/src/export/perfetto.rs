@@ -7,12 +7,13 @@ use std::io::{Read, Seek, Write};
 use codegen::words::error::Result;
 use rustc_hash::FxHashSet;
 
-use crate::calls::{Call, Step};
+use crate::calls::Step;
 use crate::file::Process;
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Thread};
 use crate::steps::Steps;
 use crate::text::written;
+use crate::values::{Value, arguments, result};
 
 /// `Trace.packet`.
 const PACKET: u32 = 1;
@@ -45,6 +46,9 @@ mod event {
     pub const NAME: u32 = 10;
     pub const TRACK: u32 = 11;
     pub const ANNOTATION_NAME: u32 = 10;
+    pub const BOOLEAN: u32 = 2;
+    pub const UNSIGNED: u32 = 3;
+    pub const SIGNED: u32 = 4;
     pub const POINTER: u32 = 7;
     /// Values of the type.
     pub const BEGIN: u64 = 1;
@@ -122,7 +126,7 @@ pub fn perfetto<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: 
         while let Some(Shown { step, .. }) = steps.next_step()? {
             let function = step.call().function;
             let mut packet = Message::default().number(packet::TIMESTAMP, step.time());
-            packet = packet.message(packet::EVENT, event(&step, track));
+            packet = packet.message(packet::EVENT, event(recording, &step, track));
             if named.insert(function) {
                 let name = Message::default().number(interned::ID, id(function));
                 let name = name.bytes(interned::NAME, recording.name(function).as_bytes());
@@ -154,17 +158,28 @@ fn descriptor(uuid: u64, thread: &Thread) -> Message {
     Message::default().message(packet::TRACK, described)
 }
 
-fn event(step: &Step, track: u64) -> Message {
+fn event<R>(recording: &Recording<R>, step: &Step, track: u64) -> Message {
     let kind = if matches!(step, Step::Begin(_)) { event::BEGIN } else { event::END };
-    let Call { function, words, result, .. } = step.call();
-    let mut message = Message::default().number(event::TYPE, kind).number(event::TRACK, track);
-    message = message.number(event::NAME, id(*function));
-    let word = |message: Message, name: &str, word: u64| {
-        let annotation = Message::default().bytes(event::ANNOTATION_NAME, name.as_bytes());
-        message.message(event::ANNOTATION, annotation.number(event::POINTER, word))
-    };
+    let call = step.call();
+    let message = Message::default().number(event::TYPE, kind).number(event::TRACK, track);
+    let message = message.number(event::NAME, id(call.function));
     match step {
-        Step::Begin(_) => words.iter().enumerate().fold(message, |m, (i, value)| word(m, &format!("word {i}"), *value)),
-        Step::End(_) => result.iter().fold(message, |m, value| word(m, "result", *value)),
+        Step::Begin(_) => arguments(recording, call).into_iter().enumerate().fold(message, |message, (i, argument)| {
+            let name = argument.name.unwrap_or_else(|| format!("word {i}"));
+            annotated(message, &name, argument.value)
+        }),
+        Step::End(_) => annotated(message, "result", result(recording, call)),
     }
+}
+
+fn annotated(message: Message, name: &str, value: Option<Value>) -> Message {
+    let (field, value) = match value {
+        None => return message,
+        Some(Value::Boolean(value)) => (event::BOOLEAN, value.into()),
+        Some(Value::Unsigned(value)) => (event::UNSIGNED, value),
+        Some(Value::Signed(value)) => (event::SIGNED, value.cast_unsigned()),
+        Some(Value::Pointer(value)) => (event::POINTER, value),
+    };
+    let annotation = Message::default().bytes(event::ANNOTATION_NAME, name.as_bytes());
+    message.message(event::ANNOTATION, annotation.number(field, value))
 }

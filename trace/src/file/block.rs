@@ -146,6 +146,45 @@ pub struct Function {
     /// Only its entries are recorded, also where [`Session::events`] is [`Events::Both`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub entry_only: bool,
+    /// Its parameters, where words of entries are arguments. One without a name and a word: nothing is known of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
+    /// What the word of a return is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Number>,
+}
+
+/// A parameter of a function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Which word of an entry has its value, and what that is; none if no word does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<(u8, Number)>,
+}
+
+/// A number in the low bytes of a word. What is above them may be anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Number {
+    /// How many bytes.
+    pub bytes: u8,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a number is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// With a sign.
+    Signed,
+    /// Without.
+    Unsigned,
+    /// An address.
+    Pointer,
+    /// 0 or 1.
+    Boolean,
 }
 
 /// A thread. It comes before its records. The same numbers once more are another thread.

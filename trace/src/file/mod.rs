@@ -10,8 +10,8 @@ mod reader;
 mod writer;
 
 pub use block::{
-    Clock, ClockPair, End, Events, Function, Functions, Loaded, Lost, Object, Process, Range, Session, Status, Task,
-    Why,
+    Clock, ClockPair, End, Events, Function, Functions, Kind, Loaded, Lost, Number, Object, Parameter, Process, Range,
+    Session, Status, Task, Why,
 };
 pub use reader::{Block, Place, Reader};
 pub use writer::Writer;

@@ -9,7 +9,8 @@ use crate::calls::{Call, Ending, Step};
 use crate::filter::{Filter, Shown};
 use crate::recording::Recording;
 use crate::steps::Merged;
-use crate::text::{arguments, duration, written};
+use crate::text::{duration, written};
+use crate::values::{arguments, result};
 
 /// Write all calls.
 ///
@@ -47,19 +48,21 @@ struct Lines<'r, R> {
 
 impl<R> Lines<'_, R> {
     fn begin(&mut self, thread: usize, call: &Call) -> Result<()> {
-        let name = self.name(call);
-        self.line(thread, call, None, &format!("{name}{} {{", arguments(&call.words)))
+        let text = format!("{}{} {{", self.name(call), self.arguments(call));
+        self.line(thread, call, None, &text)
     }
 
     fn whole(&mut self, thread: usize, call: &Call) -> Result<()> {
-        let name = self.name(call);
-        let text = format!("{name}{}{};{}", arguments(&call.words), result(call), remark(call, ""));
+        let (name, arguments) = (self.name(call), self.arguments(call));
+        let text = format!("{name}{arguments}{};{}", self.result(call), remark(call, ""));
         self.line(thread, call, Some(call.total()), &text)
     }
 
     fn end(&mut self, thread: usize, call: &Call) -> Result<()> {
         let name = self.name(call);
-        self.line(thread, call, Some(call.total()), &format!("}}{}{}", ended(call), remark(call, &name)))
+        let result = self.result(call);
+        let result = if result.is_empty() { result } else { result + ";" };
+        self.line(thread, call, Some(call.total()), &format!("}}{result}{}", remark(call, &name)))
     }
 
     fn line(&mut self, thread: usize, call: &Call, total: Option<u64>, text: &str) -> Result<()> {
@@ -75,16 +78,16 @@ impl<R> Lines<'_, R> {
     fn name(&self, call: &Call) -> String {
         printable(self.recording.name(call.function))
     }
-}
 
-fn result(call: &Call) -> String {
-    call.result.map_or(String::new(), |result| format!(" = {result:#x}"))
-}
+    fn arguments(&self, call: &Call) -> String {
+        let all: Vec<String> =
+            arguments(self.recording, call).iter().map(|argument| printable(&argument.to_string())).collect();
+        format!("({})", all.join(", "))
+    }
 
-/// The result behind the brace of a call.
-fn ended(call: &Call) -> String {
-    let result = result(call);
-    if result.is_empty() { result } else { result + ";" }
+    fn result(&self, call: &Call) -> String {
+        result(self.recording, call).map_or(String::new(), |result| format!(" = {result}"))
+    }
 }
 
 /// A comment: the function's name, if that is on another line, and what is unusual about the call.
@@ -94,6 +97,7 @@ fn remark(call: &Call, name: &str) -> String {
         Ending::Exception => "exception",
         Ending::Left if call.ambiguous => "left, or an inner call was",
         Ending::Left => "left",
+        Ending::Thread => "ended with its thread",
         Ending::Open => "running",
     };
     let cut = if call.cut { "begun before the first record" } else { "" };

@@ -51,6 +51,8 @@ pub struct Row {
     pub left: u64,
     /// How many of those may have returned, and an inner call of the same function was left.
     pub ambiguous: u64,
+    /// How many of them ended with their thread.
+    pub with_thread: u64,
     /// How many of them were running at the end.
     pub open: u64,
     /// How many of them began before the first record of their thread.
@@ -66,6 +68,7 @@ impl Row {
         self.exceptions += one(call.ending == Ending::Exception);
         self.left += one(call.ending == Ending::Left);
         self.ambiguous += one(call.ambiguous);
+        self.with_thread += one(call.ending == Ending::Thread);
         self.open += one(call.ending == Ending::Open);
         self.cut += one(call.cut);
     }
@@ -164,6 +167,7 @@ impl Report {
         note(sum(|row| row.exceptions), "calls that an exception ended");
         note(sum(|row| row.left), "calls left without a return, as by longjmp");
         note(sum(|row| row.ambiguous), "recursive ones of these, of which either call may be the one that was left");
+        note(sum(|row| row.with_thread), "calls that ended with their thread, as by pthread_exit");
         note(sum(|row| row.open), "calls running at the end");
         note(sum(|row| row.cut), "calls begun before the first record");
         for (why, count) in &self.lost {

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use trace::export::{self, Files, Version};
 use trace::filter::{Filter, Wanted};
 use trace::tree::Tree;
 use trace::view::{Key, Report};
 
-use crate::made::{Story, bytes, file, follow, name, open, scripts};
+use crate::made::{Story, bytes, file, follow, known, name, open, scripts};
 
 /// Files in memory.
 #[derive(Clone, Default)]
@@ -164,4 +164,17 @@ fn names_are_names_whatever_is_in_them() {
     assert_eq!(odd.0.matches("</script>").count(), plain.0.matches("</script>").count());
     assert!(odd.0.contains("&#60;/script&#62;;") || odd.0.contains("&lt;/script&gt;;"));
     assert_eq!(odd.1, "function_0 20\nfunction_0;</script>: 10\n");
+}
+
+#[test]
+fn chrome_has_arguments_and_results() {
+    let file = known();
+    let recording = open(&file);
+    let mut chrome = Vec::new();
+    export::chrome(&recording, &Filter::new(&Wanted::default(), &recording).unwrap(), &mut chrome).unwrap();
+    let chrome: Value = serde_json::from_slice(&chrome).unwrap();
+    let args: Vec<&Value> =
+        chrome["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M").map(|e| &e["args"]).collect();
+    let first = json!({"n": "-2", "p": "0x7fff00000010", "word 3": "true", "m": "18446744073709551615"});
+    assert_eq!(args, [&first, &json!({"result": "-32768"}), &Value::Null, &Value::Null]);
 }

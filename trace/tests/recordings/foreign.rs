@@ -10,7 +10,7 @@ use trace::export::{self, Files, Version};
 use trace::filter::{Filter, Wanted};
 
 use crate::exports::sums;
-use crate::made::{Op, PID, Story, bytes, file, follow, name, open};
+use crate::made::{Op, PID, Story, bytes, file, follow, known, name, open};
 
 /// Files in a directory.
 pub struct Directory<'d>(pub &'d Path);
@@ -154,7 +154,10 @@ message TrackEvent {
   enum Type { UNSPECIFIED = 0; SLICE_BEGIN = 1; SLICE_END = 2; }
   repeated DebugAnnotation debug_annotations = 4; optional Type type = 9; optional uint64 name_iid = 10; optional uint64 track_uuid = 11;
 }
-message DebugAnnotation { optional string name = 10; optional uint64 pointer_value = 7; }
+message DebugAnnotation {
+  optional string name = 10; optional bool bool_value = 2; optional uint64 uint_value = 3; optional int64 int_value = 4;
+  optional uint64 pointer_value = 7;
+}
 message InternedData { repeated EventName event_names = 2; }
 message EventName { optional uint64 iid = 1; optional string name = 2; }
 message TrackDescriptor {
@@ -164,17 +167,40 @@ message ProcessDescriptor { optional int32 pid = 1; optional string process_name
 message ThreadDescriptor { optional int32 pid = 1; optional int32 tid = 2; optional string thread_name = 5; }
 "#;
 
-#[test]
-fn protoc_reads_the_same_events() {
-    let (file, stories, calls) = threads();
-    let recording = open(&file);
+/// A recording as Perfetto has it, in text.
+fn decoded(file: &[u8]) -> String {
+    let recording = open(file);
     let filter = Filter::new(&Wanted::default(), &recording).unwrap();
     let mut trace = Vec::new();
     export::perfetto(&recording, &filter, &mut trace).unwrap();
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("trace.proto"), PROTO).unwrap();
     let mut protoc = Command::new("protoc");
-    let text = run("protobuf-compiler", protoc.args(["--decode=Trace", "trace.proto"]).current_dir(dir.path()), &trace);
+    run("protobuf-compiler", protoc.args(["--decode=Trace", "trace.proto"]).current_dir(dir.path()), &trace)
+}
+
+#[test]
+fn protoc_reads_arguments() {
+    let text = decoded(&known());
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for (name, value) in [
+        ("n", "int_value: -2"),
+        ("p", "pointer_value: 140733193388048"),
+        ("word 3", "bool_value: true"),
+        ("m", "uint_value: 18446744073709551615"),
+        ("result", "int_value: -32768"),
+    ] {
+        // Fields come in the order of their numbers.
+        let annotation = format!("debug_annotations {{ {value} name: \"{name}\" }}");
+        assert!(words.join(" ").contains(&annotation), "{annotation}: {text}");
+    }
+    assert_eq!(text.matches("debug_annotations").count(), 5);
+}
+
+#[test]
+fn protoc_reads_the_same_events() {
+    let (file, stories, calls) = threads();
+    let text = decoded(&file);
     // A field that the description does not have is shown by its number.
     let unknown = text.lines().find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
     assert_eq!(unknown, None);

@@ -4,7 +4,8 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 use trace::file::{
-    Clock, ClockPair, End, Events, Function, Functions, Loaded, Object, Process, Range, Session, Status, Task, Writer,
+    Clock, ClockPair, End, Events, Function, Functions, Kind, Loaded, Number, Object, Parameter, Process, Range,
+    Session, Status, Task, Writer,
 };
 use trace::recording::Recording;
 
@@ -12,6 +13,8 @@ use trace::recording::Recording;
 pub const WIDTH: u32 = 3;
 /// How many functions there are.
 pub const FUNCTIONS: u32 = 60;
+/// The function whose prototype is known: `short (int n, double x, void *p, bool, unsigned long m)`.
+pub const KNOWN: u32 = FUNCTIONS - 1;
 /// The process.
 pub const PID: u32 = 1000;
 /// Where its program is.
@@ -152,10 +155,44 @@ fn begin(writer: &mut Writer<Vec<u8>>, session: &Session) {
     writer.loaded(&Loaded { pid: PID, object: 0, base: BASE, ranges: vec![range] }).unwrap();
     let function = |i| {
         let offset = 0x1000 + 64 * u64::from(i);
-        Function { offset, size: 64, name: name(i), site: offset, entry_only: false }
+        Function {
+            offset,
+            size: 64,
+            name: name(i),
+            site: offset,
+            entry_only: false,
+            parameters: if i == KNOWN { parameters() } else { Vec::new() },
+            result: (i == KNOWN).then_some(Number { bytes: 2, kind: Kind::Signed }),
+        }
     };
     let functions = (0..FUNCTIONS).map(function).collect();
     writer.functions(&Functions { object: 0, first: 0, functions }).unwrap();
+}
+
+fn parameters() -> Vec<Parameter> {
+    let parameter = |name: &str, word: Option<(u8, u8, Kind)>| {
+        let word = word.map(|(word, bytes, kind)| (word, Number { bytes, kind }));
+        Parameter { name: name.to_owned(), word }
+    };
+    vec![
+        parameter("n", Some((0, 4, Kind::Signed))),
+        parameter("x", None),
+        parameter("p", Some((1, 8, Kind::Pointer))),
+        parameter("", Some((2, 1, Kind::Boolean))),
+        parameter("m", Some((3, 8, Kind::Unsigned))),
+    ]
+}
+
+/// A call of [`KNOWN`], whose words have more in them than its arguments and its result, and one that was recorded without.
+pub fn known() -> Vec<u8> {
+    let record = |time: u64, words: &[u64], kind: u64| {
+        let what = u64::from(KNOWN) << 8 | (words.len() as u64) << 4 | kind;
+        [&[time, what], words].concat().into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let arguments = [0xabcd_ffff_fffe, 0x7fff_0000_0010, 0xff01, u64::MAX];
+    let records =
+        [record(1000, &arguments, 1), record(1005, &[0x1234_8000], 2), record(1010, &[], 1), record(1020, &[], 2)];
+    file(&[vec![records.concat()]])
 }
 
 pub fn open(file: &[u8]) -> Recording<Cursor<&[u8]>> {

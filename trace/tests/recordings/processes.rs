@@ -26,7 +26,15 @@ fn recorded(build_ids: bool) -> Vec<u8> {
         writer.object(&Object { id, path: path.to_owned(), build_id }).unwrap();
         let function = |(i, name): (u64, &&str)| {
             let offset = 0x1000 + 16 * i;
-            Function { offset, size: 16, name: (*name).to_owned(), site: offset, entry_only: false }
+            Function {
+                offset,
+                size: 16,
+                name: (*name).to_owned(),
+                site: offset,
+                entry_only: false,
+                parameters: Vec::new(),
+                result: None,
+            }
         };
         let functions = (0..).zip(names).map(function).collect();
         writer.functions(&Functions { object: id, first: 10 * id, functions }).unwrap();

@@ -6,7 +6,7 @@ use trace::filter::{Filter, Pattern, Wanted};
 use trace::tree::Tree;
 use trace::view::{Key, Report, graph, replay};
 
-use crate::made::{Op, Stored, bytes, deep, file, file_with, follow, name, open, session};
+use crate::made::{Op, Stored, bytes, deep, file, file_with, follow, known, name, open, session};
 
 /// 0 calls 1, which calls 2 twice and itself; then 0 calls 2.
 fn recorded() -> Vec<u8> {
@@ -164,6 +164,34 @@ fn records_are_read_as_trampolines_write_them() {
     let recording = open(&file);
     let filter = Filter::new(&Wanted::default(), &recording).unwrap();
     assert_eq!(Report::new(&recording, &filter, false, Key::Own).unwrap().unread, 16);
+}
+
+/// Where a prototype is known, and where a thread has ended.
+#[test]
+fn arguments_have_names_and_threads_end() {
+    let expected = "\
+      0.005 us [   1000] | function_59(n=-2, x=?, p=0x7fff00000010, true, m=18446744073709551615) = -32768;
+      0.010 us [   1000] | function_59(n=?, x=?, p=?, ?, m=?);
+";
+    let text = replayed(&known(), &Wanted::default()).unwrap();
+    assert!(text.ends_with(expected), "{text}");
+    let story = [(1000, 0, 1), (1010, 1, 1), (1030, 0, 4), (1040, 2, 1), (1050, 2, 2), (1060, 2, 1)];
+    let records = story.map(|(time, function, kind)| Stored { time, function, kind });
+    let file = file(&[vec![bytes(&records)]]);
+    let text = replayed(&file, &Wanted::default()).unwrap();
+    let expected = "\
+               [   1000] | function_0() {
+      0.020 us [   1000] |   function_1(); /* ended with its thread */
+      0.030 us [   1000] | } /* function_0: ended with its thread */
+      0.010 us [   1000] | function_2();
+      0.000 us [   1000] | function_2(); /* running */
+";
+    assert!(text.ends_with(expected), "{text}");
+    let recording = open(&file);
+    let report =
+        Report::new(&recording, &Filter::new(&Wanted::default(), &recording).unwrap(), false, Key::Own).unwrap();
+    let notes = ["calls that ended with their thread, as by pthread_exit: 2", "calls running at the end: 1"];
+    assert_eq!((report.notes(), report.unread), (notes.map(str::to_owned).to_vec(), 0));
 }
 
 /// A time that looks like what happened, behind a slot that nobody completed.

@@ -104,6 +104,11 @@ pub struct Prototype {
 }
 
 impl Prototype {
+    /// One that nobody has written: errors have its name alone.
+    pub fn of(name: &str, result: Option<Type>, args: Vec<Type>) -> Prototype {
+        Prototype { name: name.to_owned(), result, args, text: name.to_owned(), places: Vec::new(), params: 0..0 }
+    }
+
     /// An error about argument number `arg`, or about the result.
     pub fn refuse(&self, arg: Option<usize>, message: &str) -> Error {
         let at = self.places.get(arg.unwrap_or(self.args.len())).copied().unwrap_or(0);
