@@ -1,5 +1,6 @@
 //! What is attached to functions of this process.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -68,6 +69,8 @@ struct Attached {
     branch: Branch,
     /// Where it goes on if its entry is overwritten.
     resume: u64,
+    /// The same, for whoever calls that address.
+    callable: u64,
     /// The trampoline for handlers, once there was one.
     around: Option<(u64, &'static Hooked)>,
     /// In the order in which they came.
@@ -114,6 +117,7 @@ impl Live {
             return Ok(Live(process));
         }
         let (backend, writer, barrier) = (backend()?, Writer::new(), Barrier::new()?);
+        follow_forks();
         let signal = signals::begin(policy.signal)?;
         let how = How { signal, patience: policy.patience, memory: writer.file() };
         let patcher = Patcher { writer, barrier, how, left_out: policy.left_out };
@@ -155,11 +159,11 @@ impl Live {
     /// Attach handlers around a function: `entry` is called before it, `exit` when it returns. Those of several hooks are called in the
     /// order in which they were attached, and at the return in the opposite one. The hook is disabled at first.
     ///
-    /// Calls that a handler makes itself are not reported; [`Live::missed`] counts them.
+    /// Calls that a handler makes itself are not reported; [`Live::missed`] counts them. A call that an exception, a panic or `longjmp`
+    /// leaves has no `exit`.
     ///
     /// # Safety
     /// * The function's prototype, if it was given, is right.
-    /// * No exception and no panic leaves the function while the hook is enabled: copies of trampolines have no unwind table.
     /// * The function changes no stack, and does not return twice (`setjmp`, `vfork`), unless it has a prototype that was given.
     /// * What the handlers change in arguments and results is what the function and its callers may get.
     /// * Where a compiler has left no room at its entry, no caller knows that the function leaves registers alone that the psABI gives
@@ -272,6 +276,28 @@ impl Drop for Hook {
     }
 }
 
+thread_local! {
+    /// While this thread forks.
+    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+}
+
+/// Let nobody change code while a thread forks: the child has that thread alone, and no other one could go on.
+fn follow_forks() {
+    extern "C" fn before() {
+        // A handler that forks may have interrupted what has the lock.
+        let process = PROCESS.get().filter(|_| !calls::is_aside());
+        HELD.set(process.map(|process| process.state.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+    extern "C" fn in_parent() {
+        drop(HELD.take());
+    }
+    extern "C" fn in_child() {
+        calls::forget_other_threads();
+        drop(HELD.take());
+    }
+    calls::at_fork(before, in_parent, in_child);
+}
+
 impl Process {
     /// Whoever has the lock is not reported, and calls no handlers.
     fn with<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
@@ -322,7 +348,7 @@ impl State {
         let (number, attached) = (self.next, self.attached.get_mut(&at).ok_or_else(taken)?);
         attached.around = attached.around.or(around);
         attached.users.push(User { number, enabled: false, does });
-        Ok((number, attached.resume))
+        Ok((number, attached.callable))
     }
 
     /// What is known of a function before anything is attached to it.
@@ -332,8 +358,15 @@ impl State {
         let text = objects::text(&function.name, &(entry.at..end))?;
         let (branch, resume, original) = self.moved(function, process)?;
         let room = entry.branches.is_empty();
+        // Behind the room there is no landing pad.
+        let callable = match room && objects::is_guarded(&text) {
+            true => self.put(&function.name, (entry.at, branch), STUB, process.backend, &|from| {
+                Ok(process.backend.branch(branch, from, resume)?)
+            })?,
+            false => resume,
+        };
         let site = Site::new(&function.name, entry.at, text, original.clone());
-        Ok(Attached { site, original, room, branch, resume, around: None, users: Vec::new(), changed: false })
+        Ok(Attached { site, original, room, branch, resume, callable, around: None, users: Vec::new(), changed: false })
     }
 
     /// The branch for an entry, where the function goes on, and what is there now. Of that, instructions are moved if they have to be.
@@ -394,7 +427,8 @@ impl State {
         let copy = |to: u64| around.copy(backend, to, resume);
         let branch = attached.map_or(Branch::SiteJump, |attached| attached.branch);
         let to = self.put(&function.name, (at, branch), around.len(), backend, &copy)?;
-        let hooked = Hooked::new(&function.name, function.range.start, resume, around.layout);
+        let returns_to = around.describe(to)?;
+        let hooked = Hooked::new(&function.name, function.range.start, (resume, returns_to), around.layout);
         Ok((to, hooked))
     }
 

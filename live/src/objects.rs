@@ -99,6 +99,13 @@ fn loaded() -> Vec<Mapping> {
     firsts
 }
 
+/// The files of the objects that are loaded now; of the program, nothing.
+pub fn paths() -> impl Iterator<Item = String> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let name = move |first: Mapping| if Path::new(&first.path) == program { String::new() } else { first.path };
+    loaded().into_iter().map(name)
+}
+
 /// How many names are told that look like the one that there is not.
 const NEAR: usize = 5;
 
@@ -140,13 +147,18 @@ pub fn text(function: &str, code: &Range<u64>) -> Result<Text> {
     let found = threads::mappings().into_iter().find(|m| m.range.contains(&code.start) && m.protection & EXEC != 0);
     let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
     let mapping = found.ok_or_else(gone)?;
-    let guarded = MACHINE.guarded.filter(|(flag, _)| is_guarded(mapping.range.start, flag));
+    let guarded = MACHINE.guarded.filter(|(flag, _)| has_flag(mapping.range.start, flag));
     let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
     Ok(Text { range: mapping.range, protection })
 }
 
+/// Whether indirect branches enter these pages at landing pads alone.
+pub fn is_guarded(text: &Text) -> bool {
+    MACHINE.guarded.is_some_and(|(_, bit)| text.protection & bit != 0)
+}
+
 /// Whether `smaps` has this flag for the mapping at this address.
-fn is_guarded(at: u64, flag: &str) -> bool {
+fn has_flag(at: u64, flag: &str) -> bool {
     let text = input::text(Path::new("/proc/self/smaps")).unwrap_or_default();
     let begins = format!("{at:x}-");
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&begins));

@@ -28,7 +28,7 @@ fn handlers_are_called_around_and_replacements_instead() {
 }
 
 fn around_and_instead(compiled: Compiled) {
-    let functions = Functions::load(compiled);
+    let functions = Functions::load(common::C, compiled);
     let add: Add = functions.get("add");
     let before = bytes(functions.address("add"));
     let live = live();
@@ -37,7 +37,7 @@ fn around_and_instead(compiled: Compiled) {
     assert!(matches!(f.class(), Class::Word | Class::Short) && f.object().ends_with("functions.so"));
     let seen = Arc::new(AtomicU64::new(0));
     let (at_entry, at_exit) = (seen.clone(), seen.clone());
-    // SAFETY: nothing is thrown, and the handlers give it integers.
+    // SAFETY: the handlers give it integers.
     let hook = unsafe {
         live.around(
             &f,
@@ -88,7 +88,7 @@ fn arguments_on_the_stack_and_numbers_are_kept() {
 
 fn all_is_kept(compiled: Compiled) {
     type Many = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
-    let functions = Functions::load(compiled);
+    let functions = Functions::load(common::C, compiled);
     let many: Many = functions.get("many");
     let halves: extern "C" fn(f64, i64) -> f64 = functions.get("halves");
     let call = || (many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), halves(1000.0, 5));
@@ -110,7 +110,7 @@ fn all_is_kept(compiled: Compiled) {
 #[test]
 fn handlers_of_several_hooks_lie_in_each_other() {
     use std::sync::Mutex;
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let add: Add = functions.get("add");
     let (live, seen) = (live(), Arc::new(Mutex::new(String::new())));
     let f = live.function_at(functions.address("add")).unwrap().with_prototype("long add(long a, long b)");
@@ -138,7 +138,7 @@ fn handlers_of_several_hooks_lie_in_each_other() {
 /// Those that were left have no return, and those around them have theirs.
 #[test]
 fn calls_that_a_jump_leaves_are_forgotten() {
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let jumps: extern "C" fn(i64) -> i64 = functions.get("jumps");
     let add: Add = functions.get("add");
     let live = live();
@@ -159,7 +159,7 @@ fn calls_that_a_jump_leaves_are_forgotten() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let live = live();
     let error = live.function("functions.so:halvs").unwrap_err();
     assert!(matches!(&error, Error::NotFound { near, .. } if near.contains(&"halves".to_owned())), "{error}");
@@ -187,7 +187,7 @@ fn the_names_of_retour_do_what_they_did() {
     extern "C" fn times(a: i64, b: i64) -> i64 {
         a * b
     }
-    let functions = Functions::load(Compiled::AsUsual);
+    let functions = Functions::load(common::C, Compiled::AsUsual);
     let add: Add = functions.get("add");
     // SAFETY: both have this type.
     let detour = unsafe { GenericDetour::<Add>::new(add, times) }.unwrap();

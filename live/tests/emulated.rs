@@ -22,7 +22,19 @@ fn it_works_on_other_machines() {
         let runner = format!("qemu-{machine} -L /usr/{machine}-linux-gnu");
         let variable = |what: &str| format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"));
         let status = Command::new(env!("CARGO"))
-            .args(["test", "-p", "tramptool-live", "--test", "attach", "--test", "hammer", "--target", target])
+            .args([
+                "test",
+                "-p",
+                "tramptool-live",
+                "--test",
+                "attach",
+                "--test",
+                "unwind",
+                "--test",
+                "hammer",
+                "--target",
+                target,
+            ])
             .envs([(variable("LINKER"), gcc), (variable("RUNNER"), runner.clone())])
             .env("TRAMPTOOL_LIVE_RUNNER", runner)
             .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -117,7 +117,7 @@ impl Drop for Stop<'_> {
 
 /// Run `change` so often while four threads call, and see that all is counted. `change` returns how often it did it.
 fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32) -> u32) {
-    let functions = Functions::load(compiled());
+    let functions = Functions::load(common::C, compiled());
     let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
     let live = Live::new(policy).unwrap();
     let counts = Arc::new(Counts::default());
@@ -200,7 +200,7 @@ const PR_SET_MDWE: i32 = 65;
 
 /// A thread blocks the signal: functions are hooked by breakpoints until it answers.
 fn deaf() {
-    let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+    let (functions, counts) = (Functions::load(common::C, compiled()), Arc::new(Counts::default()));
     let same: Same = functions.get("same");
     let mut policy = Policy::default();
     policy.patience = Duration::from_millis(500);
@@ -298,7 +298,7 @@ fn the_child() {
         Ok("no question") => run(many, Beside::Nothing, left_out(true, false), come_and_go),
         Ok("no trap") => run(many, Beside::Nothing, left_out(true, true), come_and_go),
         Ok("enabled") => {
-            let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+            let (functions, counts) = (Functions::load(common::C, compiled()), Arc::new(Counts::default()));
             while_enabled(Live::new(Policy::default()).unwrap(), &functions, &counts);
         }
         other => panic!("{other:?}"),

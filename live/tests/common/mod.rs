@@ -3,6 +3,14 @@
 use std::ffi::CString;
 use std::process::Command;
 
+/// Functions of C.
+#[allow(dead_code, reason = "some tests use the others")]
+pub const C: &str = "functions.c";
+
+/// Functions of C++ that are left by other ways than their return.
+#[allow(dead_code, reason = "some tests use the others")]
+pub const THROW: &str = "throw.cc";
+
 /// The library. It stays loaded.
 pub struct Functions {
     handle: *mut libc::c_void,
@@ -26,14 +34,15 @@ fn room() -> &'static str {
 }
 
 impl Functions {
-    /// Compile and load it.
-    pub fn load(compiled: Compiled) -> Functions {
+    /// Compile and load those of this file.
+    pub fn load(source: &str, compiled: Compiled) -> Functions {
         let directory = tempfile::tempdir().unwrap();
         let library = directory.path().join("functions.so");
-        let gcc = format!("{}-linux-gnu-gcc", std::env::consts::ARCH);
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/functions.c");
+        let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
+        let gcc = format!("{}-linux-gnu-{compiler}", std::env::consts::ARCH);
+        let source = format!("{}/tests/{source}", env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(&gcc);
-        command.args(["-O2", "-fPIC", "-shared", source, "-o"]).arg(&library);
+        command.args(["-O2", "-fPIC", "-shared", &source, "-o"]).arg(&library);
         if compiled == Compiled::WithRoom {
             command.args([room(), "-DROOM"]);
         }
