@@ -125,13 +125,18 @@ pub struct Hooked {
 impl Hooked {
     /// One without users, which goes on there behind its entry. `returns_to` is in its trampoline, if it returns there.
     pub fn new(name: &str, address: u64, (resume, returns_to): (u64, Option<u64>), layout: Layout) -> &'static Hooked {
-        let [users, nobody, last] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
-        let hooked = Hooked { name: name.to_owned(), address, layout, users, nobody, last };
-        let hooked: &'static Hooked = Box::leak(Box::new(hooked));
-        for of in [&hooked.users, &hooked.nobody, &hooked.last] {
-            of.store(leaked(hooked, Vec::new()), Ordering::Release);
-        }
-        FUNCTIONS.put(resume, hooked);
+        let same = |known: &&Hooked| (known.name.as_str(), known.address, known.layout) == (name, address, layout);
+        // An object may have been loaded again.
+        let hooked = FUNCTIONS.get(resume).filter(same).unwrap_or_else(|| {
+            let [users, nobody, last] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
+            let hooked = Hooked { name: name.to_owned(), address, layout, users, nobody, last };
+            let hooked: &'static Hooked = Box::leak(Box::new(hooked));
+            for of in [&hooked.users, &hooked.nobody, &hooked.last] {
+                of.store(leaked(hooked, Vec::new()), Ordering::Release);
+            }
+            FUNCTIONS.put(resume, hooked);
+            hooked
+        });
         if let Some(returns_to) = returns_to {
             RETURNS.put(returns_to, hooked);
         }

@@ -32,6 +32,23 @@ __attribute__((noinline)) long same(long a)
 	return a;
 }
 
+/* Too short for a branch, with another function right behind it, or begins with what must stay where it is. */
+#if defined(__x86_64__)
+#define TINY "mov %rdi, %rax; ret"
+#elif defined(__aarch64__)
+#define TINY "hint #25; hint #29; ret" /* paciasp, autiasp */
+#else
+#define TINY ".option arch, +c; ret"
+#endif
+#define FUNCTION(name) ".globl " #name "; .type " #name ", %function; " #name ": " TINY "; .size " #name ", . - " #name ";"
+__asm__(".pushsection .text; .balign 16;" FUNCTION(tiny) FUNCTION(behind_tiny) ".popsection");
+
+/* So is the name of a function in twin.c. */
+__attribute__((noinline, used)) static long twin(long a)
+{
+	return a + 1;
+}
+
 static jmp_buf back;
 
 /* Calls itself, and comes back from the innermost call at once. */
