@@ -27,7 +27,7 @@ fn main() -> Result<(), tramptool_live::Error> {
         CALLS.fetch_add(1, Ordering::Relaxed);
         LONGEST.fetch_max(call.argument(1), Ordering::Relaxed);
     };
-    // SAFETY: the function does not unwind, and both handlers change nothing.
+    // SAFETY: both handlers change nothing.
     let hook = unsafe { live.around(&f, count, |_| ()) }?;
     parse("Host: before");
     live.batch(|batch| batch.enable(&hook))?;

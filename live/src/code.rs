@@ -8,6 +8,7 @@ use tramptool::{Form, Referent, Relocation, Spec, Target, Trampolines, generate}
 use crate::calls::{self, Layout};
 use crate::error::{Error, Result};
 use crate::machine::MACHINE;
+use crate::unwind::Rows;
 
 /// How far behind what a trampoline calls its function the function goes on.
 const BEHIND: u64 = 16;
@@ -24,6 +25,7 @@ pub struct Around {
     pub layout: Layout,
     entry: u64,
     exit: u64,
+    rows: Rows,
 }
 
 impl Around {
@@ -53,12 +55,29 @@ impl Around {
         let made = generate(target, std::slice::from_ref(spec))?;
         let (layout, pc) = layout(&made)?;
         calls::PC.store(pc, Ordering::Relaxed);
-        Ok(Around { bytes: made.bytes().to_vec(), relocations: made.relocations()?, layout, entry, exit })
+        Ok(Around {
+            bytes: made.bytes().to_vec(),
+            relocations: made.relocations()?,
+            layout,
+            entry,
+            exit,
+            rows: Rows::of(&made.object()?)?,
+        })
     }
 
     /// How many bytes a copy has, with the branches to what it calls.
     pub fn len(&self) -> usize {
         self.bytes.len().next_multiple_of(16) + 2 * STUB
+    }
+
+    /// Tell unwinders about the copy at this address. Gives the address in it to which the function returns, if the return address is
+    /// not on the stack meanwhile.
+    ///
+    /// # Errors
+    /// A row of the unwind table does not fit.
+    pub fn describe(&self, at: u64) -> Result<Option<u64>> {
+        self.rows.register((at, self.bytes.len()), &calls::caller(self.rows.depth()))?;
+        Ok(self.rows.lost_from().map(|call| at + u64::from(call) + MACHINE.call))
     }
 
     /// The copy at this address, for a function that goes on there. It begins with its first instruction.

@@ -104,7 +104,11 @@ impl fmt::Display for Error {
                 write!(f, "{name} is the name of {} functions; valid: one of the addresses {}", at.len(), at.join(", "))
             }
             Error::Refused { function, class, reason, bytes } => {
-                write!(f, "{function}: {reason} ({}: {})", class.name(), Hex(bytes))
+                write!(f, "{function}: {reason} ({}: {})", class.name(), Hex(bytes))?;
+                match class {
+                    Class::TrapOnly => f.write_str("; valid: Policy::traps, by which each call costs a signal"),
+                    _ => Ok(()),
+                }
             }
             Error::Protected { tried } => write!(
                 f,

@@ -26,9 +26,19 @@ pub(crate) struct Entry {
     pub at: u64,
     /// What the file has there.
     pub bytes: Vec<u8>,
-    /// The branches that fit, where instructions have to be moved, the shortest first. None where a compiler has left room: there
-    /// the function goes on behind all these bytes.
-    pub branches: Vec<Branch>,
+    /// What is written there.
+    pub room: Room,
+}
+
+/// What there is room for at an entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// A compiler has left it, for a branch: the function goes on behind all bytes.
+    Left,
+    /// Instructions have to be moved. The branches that fit, the shortest first.
+    Moved(Vec<Branch>),
+    /// A breakpoint in place of the first instruction, and no branch.
+    Trap,
 }
 
 impl Function {

@@ -15,6 +15,7 @@ pub mod retour;
 mod signals;
 mod table;
 mod threads;
+mod unwind;
 
 pub use calls::{Entry, Exit};
 pub use error::{Error, Result};

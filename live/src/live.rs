@@ -1,6 +1,8 @@
 //! What is attached to functions of this process.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,10 +12,10 @@ use session::maps::{self, Mapping};
 use crate::calls::{self, Entry, Exit, Handlers, Hooked, aside};
 use crate::code::{Around, STUB};
 use crate::error::{Error, Result};
-use crate::function::Function;
+use crate::function::{Function, Room as At};
 use crate::machine::MACHINE;
 use crate::memory::{Barrier, PAGE, Room, Writer, backend};
-use crate::objects::{self, Objects};
+use crate::objects::{self, Found, Objects};
 use crate::patch::{Change, Code, LeftOut, Notes, PATIENCE, Patcher, Site};
 use crate::signals;
 use crate::threads::{self, How};
@@ -27,13 +29,15 @@ pub struct Policy {
     pub patience: Duration,
     /// The realtime signal by which threads are asked; without one, the last that nobody has a handler for.
     pub signal: Option<i32>,
+    /// Whether functions without room for a branch are hooked by a breakpoint: each of their calls costs a signal.
+    pub traps: bool,
     #[doc(hidden)]
     pub left_out: LeftOut,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy { patience: PATIENCE, signal: None, left_out: LeftOut::default() }
+        Policy { patience: PATIENCE, signal: None, traps: false, left_out: LeftOut::default() }
     }
 }
 
@@ -44,6 +48,7 @@ pub struct Live(&'static Process);
 struct Process {
     backend: &'static dyn Patch,
     patcher: Patcher,
+    traps: bool,
     state: Mutex<State>,
 }
 
@@ -61,13 +66,16 @@ struct State {
 /// A function that something is attached to, or was.
 struct Attached {
     site: Site,
+    /// The file that it was loaded from.
+    object: Arc<Path>,
     /// As its file has it.
     original: Code,
-    /// A compiler has left room there.
-    room: bool,
+    room: At,
     branch: Branch,
     /// Where it goes on if its entry is overwritten.
     resume: u64,
+    /// The same, for whoever calls that address.
+    callable: u64,
     /// The trampoline for handlers, once there was one.
     around: Option<(u64, &'static Hooked)>,
     /// In the order in which they came.
@@ -114,10 +122,12 @@ impl Live {
             return Ok(Live(process));
         }
         let (backend, writer, barrier) = (backend()?, Writer::new(), Barrier::new()?);
+        follow_forks();
         let signal = signals::begin(policy.signal)?;
         let how = How { signal, patience: policy.patience, memory: writer.file() };
         let patcher = Patcher { writer, barrier, how, left_out: policy.left_out };
-        let process = PROCESS.get_or_init(|| Process { backend, patcher, state: Mutex::default() });
+        let traps = policy.traps;
+        let process = PROCESS.get_or_init(|| Process { backend, patcher, traps, state: Mutex::default() });
         Ok(Live(process))
     }
 
@@ -141,7 +151,7 @@ impl Live {
     /// # Errors
     /// There is none, or nothing can be attached to it.
     pub fn functions(&self, name: &str) -> Result<Vec<Function>> {
-        self.0.with(|state| state.objects.named(name, self.0.backend))
+        self.0.with(|state| state.objects.named(name, self.0.found()))
     }
 
     /// The function that has this address in it.
@@ -149,17 +159,17 @@ impl Live {
     /// # Errors
     /// There is none to which anything can be attached.
     pub fn function_at(&self, address: *const ()) -> Result<Function> {
-        self.0.with(|state| state.objects.at(address as u64, self.0.backend))
+        self.0.with(|state| state.objects.at(address as u64, self.0.found()))
     }
 
     /// Attach handlers around a function: `entry` is called before it, `exit` when it returns. Those of several hooks are called in the
     /// order in which they were attached, and at the return in the opposite one. The hook is disabled at first.
     ///
-    /// Calls that a handler makes itself are not reported; [`Live::missed`] counts them.
+    /// Calls that a handler makes itself are not reported; [`Live::missed`] counts them. A call that an exception, a panic or `longjmp`
+    /// leaves has no `exit`.
     ///
     /// # Safety
     /// * The function's prototype, if it was given, is right.
-    /// * No exception and no panic leaves the function while the hook is enabled: copies of trampolines have no unwind table.
     /// * The function changes no stack, and does not return twice (`setjmp`, `vfork`), unless it has a prototype that was given.
     /// * What the handlers change in arguments and results is what the function and its callers may get.
     /// * Where a compiler has left no room at its entry, no caller knows that the function leaves registers alone that the psABI gives
@@ -272,7 +282,33 @@ impl Drop for Hook {
     }
 }
 
+thread_local! {
+    /// While this thread forks.
+    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+}
+
+/// Let nobody change code while a thread forks: the child has that thread alone, and no other one could go on.
+fn follow_forks() {
+    extern "C" fn before() {
+        // A handler that forks may have interrupted what has the lock.
+        let process = PROCESS.get().filter(|_| !calls::is_aside());
+        HELD.set(process.map(|process| process.state.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+    extern "C" fn in_parent() {
+        drop(HELD.take());
+    }
+    extern "C" fn in_child() {
+        calls::forget_other_threads();
+        drop(HELD.take());
+    }
+    calls::at_fork(before, in_parent, in_child);
+}
+
 impl Process {
+    fn found(&self) -> Found<'_> {
+        Found { backend: self.backend, traps: self.traps, writer: &self.patcher.writer }
+    }
+
     /// Whoever has the lock is not reported, and calls no handlers.
     fn with<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
         aside(|| {
@@ -297,11 +333,15 @@ const TRIES: u32 = 100;
 impl State {
     fn attach(&mut self, function: &Function, does: Does, process: &Process) -> Result<(u64, u64)> {
         let at = function.entry.at;
+        let writer = &process.patcher.writer;
+        if self.attached.get(&at).is_some_and(|attached| attached.site.untouched(writer).is_err()) {
+            self.forget_unloaded(writer);
+        }
         if !self.attached.contains_key(&at) {
             let attached = self.begin(function, process)?;
             self.attached.insert(at, attached);
         }
-        let untouched = self.attached.get(&at).map(|attached| attached.site.untouched(&process.patcher.writer));
+        let untouched = self.attached.get(&at).map(|attached| attached.site.untouched(writer));
         untouched.unwrap_or(Ok(()))?;
         let taken = || Error::Taken { function: function.name.clone() };
         let users = |state: &State| state.attached.get(&at).map(|a| a.users.iter().map(|u| u.does).collect::<Vec<_>>());
@@ -322,7 +362,7 @@ impl State {
         let (number, attached) = (self.next, self.attached.get_mut(&at).ok_or_else(taken)?);
         attached.around = attached.around.or(around);
         attached.users.push(User { number, enabled: false, does });
-        Ok((number, attached.resume))
+        Ok((number, attached.callable))
     }
 
     /// What is known of a function before anything is attached to it.
@@ -331,9 +371,27 @@ impl State {
         let end = entry.at + entry.bytes.len() as u64;
         let text = objects::text(&function.name, &(entry.at..end))?;
         let (branch, resume, original) = self.moved(function, process)?;
-        let room = entry.branches.is_empty();
+        let (room, object) = (entry.room.clone(), function.object.clone());
+        // Behind the room there is no landing pad.
+        let callable = match room == At::Left && objects::is_guarded(&text) {
+            true => self.put(&function.name, (entry.at, branch), STUB, process.backend, &|from| {
+                Ok(process.backend.branch(branch, from, resume)?)
+            })?,
+            false => resume,
+        };
         let site = Site::new(&function.name, entry.at, text, original.clone());
-        Ok(Attached { site, original, room, branch, resume, around: None, users: Vec::new(), changed: false })
+        Ok(Attached {
+            site,
+            object,
+            original,
+            room,
+            branch,
+            resume,
+            callable,
+            around: None,
+            users: Vec::new(),
+            changed: false,
+        })
     }
 
     /// The branch for an entry, where the function goes on, and what is there now. Of that, instructions are moved if they have to be.
@@ -341,7 +399,16 @@ impl State {
         let (entry, backend) = (&function.entry, process.backend);
         let bytes = |covers: usize| entry.bytes.get(..covers).unwrap_or_default().to_vec();
         let long = |branch| backend.branch(branch, entry.at, entry.at).map(|jump| jump.len());
-        if entry.branches.is_empty() {
+        let branches = match &entry.room {
+            At::Left => &[][..],
+            At::Moved(branches) => branches,
+            At::Trap => {
+                let make = |to: u64| Ok(backend.moved(&entry.bytes, entry.at, to)?);
+                let resume = self.put(&function.name, (entry.at, Branch::SiteJump), MOVED, backend, &make)?;
+                return Ok((Branch::SiteJump, resume, Code { bytes: entry.bytes.clone(), moved: Vec::new() }));
+            }
+        };
+        if branches.is_empty() {
             let resume = entry.at + entry.bytes.len() as u64;
             let jump = backend.branch(Branch::SiteJump, entry.at, entry.at)?;
             let bytes = bytes(jump.len());
@@ -350,7 +417,7 @@ impl State {
             return Ok((Branch::SiteJump, resume, Code { moved: inner.map(|n| (n as u64, resume)).collect(), bytes }));
         }
         let mut refused = Err(Error::OutOfReach { function: function.name.clone() });
-        for fits in &entry.branches {
+        for fits in branches {
             let covered = bytes(fits.covers);
             let move_from = |state: &mut State, n: usize| {
                 let (code, from) = (covered.get(n..).unwrap_or_default(), entry.at + n as u64);
@@ -394,7 +461,8 @@ impl State {
         let copy = |to: u64| around.copy(backend, to, resume);
         let branch = attached.map_or(Branch::SiteJump, |attached| attached.branch);
         let to = self.put(&function.name, (at, branch), around.len(), backend, &copy)?;
-        let hooked = Hooked::new(&function.name, function.range.start, resume, around.layout);
+        let returns_to = around.describe(to)?;
+        let hooked = Hooked::new(&function.name, function.range.start, (resume, returns_to), around.layout);
         Ok((to, hooked))
     }
 
@@ -458,6 +526,7 @@ impl State {
         let done = self.write(patcher, backend);
         if done.is_err() {
             before.into_iter().for_each(|(at, number, enabled)| self.set(at, number, enabled));
+            self.attached.values_mut().for_each(|attached| attached.changed = false);
             self.attached.values().for_each(Attached::tell);
         }
         done
@@ -484,11 +553,33 @@ impl State {
 
     /// Let code be what the hooks want, and where nobody is attached any more, the function's own.
     fn write(&mut self, patcher: &Patcher, backend: &dyn Patch) -> Result<Notes> {
+        let done = match self.try_to_write(patcher, backend) {
+            Err(Error::Foreign { .. }) if self.forget_unloaded(&patcher.writer) => self.try_to_write(patcher, backend),
+            done => done,
+        };
+        self.attached.values_mut().for_each(|attached| attached.changed = false);
+        done
+    }
+
+    /// Forget functions whose object is not there any more, or was loaded again. Were there any?
+    fn forget_unloaded(&mut self, writer: &Writer) -> bool {
+        let (mappings, before) = (threads::mappings(), self.attached.len());
+        self.attached.retain(|at, attached| {
+            let there = mappings.iter().find(|mapping| mapping.range.contains(at));
+            // The path of a file that was deleted has more behind it.
+            let same = there.is_some_and(|there| there.path.starts_with(&*attached.object.to_string_lossy()));
+            let bytes = &attached.original.bytes;
+            let again = || attached.site.untouched(writer).is_err() && writer.read(*at, bytes.len()) == *bytes;
+            same && !again()
+        });
+        self.attached.len() < before
+    }
+
+    fn try_to_write(&mut self, patcher: &Patcher, backend: &dyn Patch) -> Result<Notes> {
         let mut changes = Vec::new();
         for attached in self.attached.values_mut().filter(|a| a.changed || a.site.is_trapped()) {
             attached.tell();
             let (to, way) = attached.wanted(backend)?;
-            attached.changed = false;
             changes.push(Change { site: &mut attached.site, to, way });
         }
         patcher.apply(changes)
@@ -517,11 +608,16 @@ impl Attached {
             Does::Replace(with) => Some(with),
         });
         let at = self.site.at;
+        if let (At::Trap, Some(to)) = (&self.room, to) {
+            let rest = self.original.bytes.iter().skip(MACHINE.trap.len());
+            let bytes = MACHINE.trap.iter().chain(rest).copied().collect();
+            return Ok((Code { bytes, moved: Vec::new() }, to));
+        }
         let bytes = backend.branch(self.branch, at, to.unwrap_or(at))?;
         let inner = |to: u64| (MACHINE.piece..bytes.len()).step_by(MACHINE.piece).map(|n| (n as u64, to)).collect();
         match to {
             Some(to) => Ok((Code { moved: inner(to), bytes }, to)),
-            None if !self.room || self.users.is_empty() || self.site.code() == &self.original => {
+            None if self.room != At::Left || self.users.is_empty() || self.site.code() == &self.original => {
                 Ok((self.original.clone(), self.resume))
             }
             None => {

@@ -23,6 +23,8 @@ pub struct Machine {
     pub result: &'static str,
     /// The member that says where the function goes on. Trampolines write it, and do not read it.
     pub pc: &'static str,
+    /// Bytes of the call of a function in a trampoline.
+    pub call: u64,
     /// Options for trampolines that leave the stack as it is.
     pub in_place: &'static [(&'static str, &'static str)],
     /// The flag in `smaps` of pages that indirect branches enter at landing pads alone, and the bit of their protection.
@@ -43,6 +45,7 @@ mod row {
         arguments: 6,
         result: "rax",
         pc: "rip",
+        call: 5,
         // At a function's entry the frame's size is what makes its end a multiple of 16.
         in_place: &[("stack-align", "8")],
         guarded: None,
@@ -73,6 +76,7 @@ mod row {
         arguments: 8,
         result: "x0",
         pc: "pc",
+        call: 4,
         in_place: &[],
         guarded: Some(("bt", 0x10)),
     };
@@ -110,6 +114,7 @@ mod row {
         arguments: 8,
         result: "a0",
         pc: "pc",
+        call: 8,
         in_place: &[],
         guarded: None,
     };

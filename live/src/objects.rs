@@ -7,20 +7,31 @@ use std::sync::Arc;
 
 use codegen::arch::patch::Patch;
 use codegen::words::input;
-use session::function::Function as Found;
+use session::function::{Function as Traced, Refused};
 use session::maps::{EXEC, Mapping};
 use session::object::Object;
 
 use crate::error::{Error, Result};
-use crate::function::{Class, Entry, Function};
+use crate::function::{Class, Entry, Function, Room};
 use crate::machine::MACHINE;
-use crate::memory::Text;
+use crate::memory::{Text, Writer};
 use crate::threads;
 
 /// Objects that were read. One that is unloaded and loaded again is the same file.
 #[derive(Default)]
 pub struct Objects {
     known: HashMap<PathBuf, Option<Arc<Object>>>,
+}
+
+/// How functions are found.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// Those of this machine.
+    pub backend: &'a dyn Patch,
+    /// Those too for which there is room for a breakpoint alone.
+    pub traps: bool,
+    /// What reads memory.
+    pub writer: &'a Writer,
 }
 
 /// An object, and where it is loaded.
@@ -35,7 +46,7 @@ impl Objects {
     ///
     /// # Errors
     /// There is none, or nothing can be attached to it.
-    pub fn named(&mut self, name: &str, backend: &dyn Patch) -> Result<Vec<Function>> {
+    pub fn named(&mut self, name: &str, how: Found) -> Result<Vec<Function>> {
         let (wanted, name) = name.split_once(':').map_or((None, name), |(object, name)| (Some(object), name));
         let mut near = Vec::new();
         for mapping in loaded() {
@@ -43,14 +54,14 @@ impl Objects {
             if wanted.is_some_and(|wanted| !file.starts_with(wanted)) {
                 continue;
             }
-            let Some(loaded) = self.read(&mapping, backend) else { continue };
+            let Some(loaded) = self.read(&mapping, how.backend) else { continue };
             let found: Vec<Function> = loaded.functions(&|f| f.name == name).collect();
             if !found.is_empty() {
                 return Ok(found);
             }
-            if let Some(refused) = loaded.object.refused.iter().find(|refused| refused.name == name) {
-                let (class, reason) = (refused.class.unwrap_or(Class::Refused), refused.why.to_owned());
-                return Err(Error::Refused { function: name.to_owned(), class, reason, bytes: Vec::new() });
+            let refused: Vec<&Refused> = loaded.object.refused.iter().filter(|refused| refused.name == name).collect();
+            if !refused.is_empty() {
+                return refused.into_iter().map(|refused| loaded.refused(refused, how)).collect();
             }
             near.extend(loaded.object.functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
         }
@@ -64,16 +75,20 @@ impl Objects {
     ///
     /// # Errors
     /// As [`Objects::named`].
-    pub fn at(&mut self, address: u64, backend: &dyn Patch) -> Result<Function> {
+    pub fn at(&mut self, address: u64, how: Found) -> Result<Function> {
         let none = || Error::NotFound { name: format!("at {address:#x}"), near: Vec::new() };
         let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
         let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
-        let loaded = self.read(&mapping, backend).ok_or_else(none)?;
-        let inside = |f: &Found| {
-            let start = loaded.base.wrapping_add(f.address);
-            start == address || (start..start.saturating_add(f.size)).contains(&address)
+        let loaded = self.read(&mapping, how.backend).ok_or_else(none)?;
+        let inside = |at: u64, size: u64| {
+            let start = loaded.base.wrapping_add(at);
+            start == address || (start..start.saturating_add(size)).contains(&address)
         };
-        loaded.functions(&inside).next().ok_or_else(none)
+        if let Some(function) = loaded.functions(&|f| inside(f.address, f.size)).next() {
+            return Ok(function);
+        }
+        let refused = |refused: &&Refused| refused.code.is_some_and(|(at, size)| inside(at, size));
+        loaded.refused(loaded.object.refused.iter().find(refused).ok_or_else(none)?, how)
     }
 
     /// The object that is loaded there.
@@ -99,6 +114,13 @@ fn loaded() -> Vec<Mapping> {
     firsts
 }
 
+/// The files of the objects that are loaded now; of the program, nothing.
+pub fn paths() -> impl Iterator<Item = String> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let name = move |first: Mapping| if Path::new(&first.path) == program { String::new() } else { first.path };
+    loaded().into_iter().map(name)
+}
+
 /// How many names are told that look like the one that there is not.
 const NEAR: usize = 5;
 
@@ -111,13 +133,15 @@ fn alike(a: &str, b: &str) -> bool {
 }
 
 impl Loaded {
-    fn functions(&self, wanted: &dyn Fn(&Found) -> bool) -> impl Iterator<Item = Function> {
+    fn functions(&self, wanted: &dyn Fn(&Traced) -> bool) -> impl Iterator<Item = Function> {
         self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
             let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
-            let (class, reason) = match f.entries.first() {
-                Some(entry) => (entry.class, "its first instructions can be moved"),
-                None if f.bytes.len() == MACHINE.word => (Class::Word, "its compiler has left room for an instruction"),
-                None => (Class::Short, "its compiler has left room for a jump"),
+            let (class, reason, room) = match f.entries.first() {
+                Some(entry) => (entry.class, "its first instructions can be moved", Room::Moved(f.entries.clone())),
+                None if f.bytes.len() == MACHINE.word => {
+                    (Class::Word, "its compiler has left room for an instruction", Room::Left)
+                }
+                None => (Class::Short, "its compiler has left room for a jump", Room::Left),
             };
             Function {
                 name: f.name.clone(),
@@ -125,12 +149,48 @@ impl Loaded {
                 range: start..start + f.size,
                 class,
                 reason,
-                entry: Entry { at, bytes: f.bytes.clone(), branches: f.entries.clone() },
+                entry: Entry { at, bytes: f.bytes.clone(), room },
                 prototype: None,
             }
         })
     }
+
+    /// A function in which there is no room for a branch, if a breakpoint may do.
+    ///
+    /// # Errors
+    /// It may not, or nothing may be written there.
+    fn refused(&self, refused: &Refused, how: Found) -> Result<Function> {
+        let (at, size) = refused.code.unwrap_or_default();
+        let (start, class) = (self.base.wrapping_add(at), refused.class.unwrap_or(Class::Refused));
+        let code = if size == 0 { Vec::new() } else { how.writer.read(start, size as usize) };
+        let first = (1..=code.len()).filter_map(|n| code.get(..n)).find(|c| how.backend.moved(c, start, start).is_ok());
+        // Each turn of a loop would be a call.
+        let loops = || how.backend.leads(&code, start).iter().any(|lead| lead.to == start && !lead.call);
+        let first = first.filter(|first| class == Class::TrapOnly && first.len() >= MACHINE.trap.len() && !loops());
+        let Some(first) = first.filter(|_| how.traps) else {
+            let class = if first.is_some() { class } else { Class::Refused };
+            let bytes = code.into_iter().take(SHOWN).collect();
+            return Err(Error::Refused {
+                function: refused.name.clone(),
+                class,
+                reason: refused.why.to_owned(),
+                bytes,
+            });
+        };
+        Ok(Function {
+            name: refused.name.clone(),
+            object: self.path.clone(),
+            range: start..start + size,
+            class,
+            reason: refused.why,
+            entry: Entry { at: start, bytes: first.to_vec(), room: Room::Trap },
+            prototype: None,
+        })
+    }
 }
+
+/// How many bytes of a refused function's entry are shown.
+const SHOWN: usize = 8;
 
 /// The pages with this code, and how they are protected.
 ///
@@ -140,13 +200,18 @@ pub fn text(function: &str, code: &Range<u64>) -> Result<Text> {
     let found = threads::mappings().into_iter().find(|m| m.range.contains(&code.start) && m.protection & EXEC != 0);
     let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
     let mapping = found.ok_or_else(gone)?;
-    let guarded = MACHINE.guarded.filter(|(flag, _)| is_guarded(mapping.range.start, flag));
+    let guarded = MACHINE.guarded.filter(|(flag, _)| has_flag(mapping.range.start, flag));
     let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
     Ok(Text { range: mapping.range, protection })
 }
 
+/// Whether indirect branches enter these pages at landing pads alone.
+pub fn is_guarded(text: &Text) -> bool {
+    MACHINE.guarded.is_some_and(|(_, bit)| text.protection & bit != 0)
+}
+
 /// Whether `smaps` has this flag for the mapping at this address.
-fn is_guarded(at: u64, flag: &str) -> bool {
+fn has_flag(at: u64, flag: &str) -> bool {
     let text = input::text(Path::new("/proc/self/smaps")).unwrap_or_default();
     let begins = format!("{at:x}-");
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&begins));

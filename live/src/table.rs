@@ -26,13 +26,14 @@ impl<T> Table<T> {
         (0..part.len() / 8).filter_map(move |n| part.get((first + n) & mask))
     }
 
-    /// The value at this address.
+    /// The value that was put to this address last.
     pub fn get(&self, key: u64) -> Option<&'static T> {
-        let mut parts = self.parts.iter().map_while(OnceLock::get);
-        parts.find_map(|part| {
-            let mut filled = Self::slots(part, key).map_while(OnceLock::get);
-            filled.find(|(at, _)| *at == key).map(|(_, value)| *value)
-        })
+        let parts = self.parts.iter().map_while(OnceLock::get);
+        let found = parts.filter_map(|part| {
+            let filled = Self::slots(part, key).map_while(OnceLock::get);
+            filled.filter(|(at, _)| *at == key).last().map(|(_, value)| *value)
+        });
+        found.last()
     }
 
     /// Put a value there. The caller holds a lock against others who do.
@@ -60,5 +61,7 @@ mod tests {
         }
         assert!(keys().all(|key| table.get(key) == Some(&key)));
         assert!(table.get(0x40_0001).is_none());
+        table.put(0x40_0000, &1);
+        assert_eq!(table.get(0x40_0000), Some(&1), "the last one");
     }
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +29,7 @@ fn handlers_are_called_around_and_replacements_instead() {
 }
 
 fn around_and_instead(compiled: Compiled) {
-    let functions = Functions::load(compiled);
+    let functions = Functions::load(common::C, compiled);
     let add: Add = functions.get("add");
     let before = bytes(functions.address("add"));
     let live = live();
@@ -37,7 +38,7 @@ fn around_and_instead(compiled: Compiled) {
     assert!(matches!(f.class(), Class::Word | Class::Short) && f.object().ends_with("functions.so"));
     let seen = Arc::new(AtomicU64::new(0));
     let (at_entry, at_exit) = (seen.clone(), seen.clone());
-    // SAFETY: nothing is thrown, and the handlers give it integers.
+    // SAFETY: the handlers give it integers.
     let hook = unsafe {
         live.around(
             &f,
@@ -88,7 +89,7 @@ fn arguments_on_the_stack_and_numbers_are_kept() {
 
 fn all_is_kept(compiled: Compiled) {
     type Many = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
-    let functions = Functions::load(compiled);
+    let functions = Functions::load(common::C, compiled);
     let many: Many = functions.get("many");
     let halves: extern "C" fn(f64, i64) -> f64 = functions.get("halves");
     let call = || (many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), halves(1000.0, 5));
@@ -110,7 +111,7 @@ fn all_is_kept(compiled: Compiled) {
 #[test]
 fn handlers_of_several_hooks_lie_in_each_other() {
     use std::sync::Mutex;
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let add: Add = functions.get("add");
     let (live, seen) = (live(), Arc::new(Mutex::new(String::new())));
     let f = live.function_at(functions.address("add")).unwrap().with_prototype("long add(long a, long b)");
@@ -138,7 +139,7 @@ fn handlers_of_several_hooks_lie_in_each_other() {
 /// Those that were left have no return, and those around them have theirs.
 #[test]
 fn calls_that_a_jump_leaves_are_forgotten() {
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let jumps: extern "C" fn(i64) -> i64 = functions.get("jumps");
     let add: Add = functions.get("add");
     let live = live();
@@ -159,10 +160,15 @@ fn calls_that_a_jump_leaves_are_forgotten() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let functions = Functions::load(Compiled::WithRoom);
+    let functions = Functions::load(common::C, Compiled::WithRoom);
     let live = live();
     let error = live.function("functions.so:halvs").unwrap_err();
     assert!(matches!(&error, Error::NotFound { near, .. } if near.contains(&"halves".to_owned())), "{error}");
+    let error = live.function("functions.so:twin").unwrap_err();
+    assert!(matches!(&error, Error::Ambiguous { at, .. } if at.len() == 2), "{error}");
+    let error = live.function("functions.so:tiny").unwrap_err();
+    assert!(matches!(&error, Error::Refused { class: Class::TrapOnly, .. }), "{error}");
+    assert!(error.to_string().contains("valid: Policy::traps"), "{error}");
     let at = functions.address("many");
     let f = live.function_at(at).unwrap();
     let stack = f.clone().with_prototype("long many(long, long, long, long, long, long, long, long, long, long)");
@@ -181,13 +187,143 @@ fn errors_say_what_to_do() {
     assert!(matches!(foreign, Err(Error::Foreign { .. })), "{:?}", foreign.err());
 }
 
+/// An object that is unloaded takes its hooks with it, and is like any other one when it comes again.
+#[test]
+fn objects_are_unloaded_and_loaded_again() {
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        let (mut functions, other) = (Functions::load(common::C, compiled), Functions::load(common::C, compiled));
+        let (live, calls) = (live(), Arc::new(AtomicU64::new(0)));
+        let attached = |functions: &Functions| {
+            let f = live.function_at(functions.address("add")).unwrap();
+            let calls = calls.clone();
+            // SAFETY: nothing is changed.
+            let hook = unsafe { live.around(&f, move |_| _ = calls.fetch_add(1, Ordering::Relaxed), |_| ()) };
+            hook.unwrap()
+        };
+        for n in 1..5 {
+            let (hook, beside) = (attached(&functions), attached(&other));
+            hook.enable().unwrap();
+            let [first, second]: [Add; 2] = [functions.get("add"), other.get("add")];
+            assert_eq!((first(1, 2), calls.load(Ordering::Relaxed)), (3, 2 * n - 1), "{compiled:?}");
+            functions = functions.load_again();
+            // Nothing of it is in others' way.
+            live.batch(|batch| (batch.disable(&hook), batch.enable(&beside)).1).unwrap();
+            assert_eq!((second(1, 2), calls.load(Ordering::Relaxed)), (3, 2 * n));
+            drop(hook);
+        }
+        functions.unload();
+    }
+}
+
+/// A child process does what the test says.
+const CHILD: &str = "TRAMPTOOL_LIVE_ATTACH";
+
+/// What cannot be undone is done in a process of its own.
+#[test]
+fn what_the_system_refuses_is_said() {
+    if std::env::consts::ARCH != "x86_64" {
+        // An emulator has memory of its own, and knows nothing of these rights.
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let args = ["--exact", "the_child", "--nocapture", "--include-ignored"];
+    let output = std::process::Command::new(program).args(args).env(CHILD, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Takes all memory within reach of this address. Gives it back when dropped.
+struct Taken(Vec<(*mut libc::c_void, usize)>);
+
+impl Taken {
+    fn around(at: u64) -> Taken {
+        let mut taken = Taken(Vec::new());
+        let page = at & !0xfff;
+        // Reading the list needs memory too.
+        while taken.take(page - (1 << 31)..page + (1 << 31)) {}
+        taken
+    }
+
+    /// Take what nobody has. Was there any?
+    fn take(&mut self, within: Range<u64>) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let used = maps.lines().map(|line| line.split([' ', '-']).take(2).map(number).collect::<Vec<_>>());
+        let used: Vec<Vec<u64>> = used.collect();
+        let ends = std::iter::once(0).chain(used.iter().map(|range| range[1]));
+        let begins = used.iter().map(|range| range[0]).chain(std::iter::once(u64::MAX));
+        let before = self.0.len();
+        for (from, to) in ends.zip(begins).map(|(from, to)| (from.max(within.start), to.min(within.end))) {
+            if from < to {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+                // SAFETY: it replaces nothing.
+                let got = unsafe { libc::mmap(from as *mut _, (to - from) as usize, libc::PROT_NONE, flags, -1, 0) };
+                self.0.extend((got != libc::MAP_FAILED).then_some((got, (to - from) as usize)));
+            }
+        }
+        self.0.len() > before
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for (at, bytes) in &self.0 {
+            // SAFETY: it is ours.
+            unsafe { libc::munmap(*at, *bytes) };
+        }
+    }
+}
+
+#[test]
+#[ignore = "the other one runs it"]
+fn the_child() {
+    if std::env::var(CHILD).is_err() {
+        return;
+    }
+    let mut policy = Policy::default();
+    policy.signal = Some(libc::SIGKILL);
+    let missing = Live::new(policy).map(drop);
+    assert!(matches!(&missing, Err(Error::Missing { .. })), "{missing:?}");
+    assert!(missing.unwrap_err().to_string().contains("signal 9: Invalid argument (os error 22); valid: "));
+    let functions = Functions::load(common::C, Compiled::AsUsual);
+    let files = |most| {
+        // SAFETY: both structures are there.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+            limit.rlim_cur = most;
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        }
+    };
+    // Without /proc/self/mem.
+    files(0);
+    let live = live();
+    files(1024);
+    let f = live.function_at(functions.address("add")).unwrap();
+    let taken = Taken::around(f.range().start);
+    // SAFETY: nothing is changed.
+    let attach = || unsafe { live.around(&f, |_| (), |_| ()) };
+    let far = attach().map(drop);
+    assert!(matches!(&far, Err(Error::OutOfReach { function }) if function == "add"), "{far:?}");
+    drop(taken);
+    let hook = attach().unwrap();
+    hook.enable().unwrap();
+    hook.disable().unwrap();
+    const PR_SET_MDWE: i32 = 65;
+    // SAFETY: it takes away rights of this process.
+    assert_eq!(unsafe { libc::prctl(PR_SET_MDWE, 1, 0, 0, 0) }, 0, "Linux 6.3 or later");
+    let refused = hook.enable();
+    assert!(matches!(&refused, Err(Error::Protected { tried }) if tried.len() == 2), "{refused:?}");
+    let add: Add = functions.get("add");
+    assert_eq!((hook.is_enabled(), add(1, 2)), (false, 3), "nothing has changed");
+}
+
 #[test]
 fn the_names_of_retour_do_what_they_did() {
     use tramptool_live::retour::{GenericDetour, RawDetour};
     extern "C" fn times(a: i64, b: i64) -> i64 {
         a * b
     }
-    let functions = Functions::load(Compiled::AsUsual);
+    let functions = Functions::load(common::C, Compiled::AsUsual);
     let add: Add = functions.get("add");
     // SAFETY: both have this type.
     let detour = unsafe { GenericDetour::<Add>::new(add, times) }.unwrap();

@@ -7,6 +7,9 @@ use std::process::Command;
 const MACHINES: [(&str, &str); 2] =
     [("aarch64-unknown-linux-gnu", "aarch64"), ("riscv64gc-unknown-linux-gnu", "riscv64")];
 
+/// Those that run there.
+const TESTS: [&str; 4] = ["attach", "traps", "unwind", "hammer"];
+
 fn has_library(target: &str) -> bool {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output().unwrap();
     let directory = String::from_utf8(asked.stdout).unwrap();
@@ -22,7 +25,8 @@ fn it_works_on_other_machines() {
         let runner = format!("qemu-{machine} -L /usr/{machine}-linux-gnu");
         let variable = |what: &str| format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"));
         let status = Command::new(env!("CARGO"))
-            .args(["test", "-p", "tramptool-live", "--test", "attach", "--test", "hammer", "--target", target])
+            .args(["test", "-p", "tramptool-live", "--target", target])
+            .args(TESTS.iter().flat_map(|test| ["--test", test]))
             .envs([(variable("LINKER"), gcc), (variable("RUNNER"), runner.clone())])
             .env("TRAMPTOOL_LIVE_RUNNER", runner)
             .current_dir(env!("CARGO_MANIFEST_DIR"))

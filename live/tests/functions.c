@@ -24,12 +24,37 @@ __attribute__((noinline)) double halves(double x, long n)
 }
 
 /* Almost nothing but its entry, with room or without: who is interrupted here is in the middle of it. */
+#if defined(__x86_64__)
+#define SLOW_ENTRY "pause; pause; pause; mov %1, %0"
+#elif defined(__aarch64__)
+#define SLOW_ENTRY "nop; mov %0, %1"
+#else
+#define SLOW_ENTRY "nop; nop; nop; nop; mv %0, %1"
+#endif
 __attribute__((noinline)) long same(long a)
 {
+	long result = a;
 #ifndef ROOM
-	__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop");
+	__asm__ volatile(SLOW_ENTRY : "=r"(result) : "r"(a));
 #endif
-	return a;
+	return result;
+}
+
+/* Too short for a branch, with another function right behind it, or begins with what must stay where it is. */
+#if defined(__x86_64__)
+#define TINY "mov %rdi, %rax; ret"
+#elif defined(__aarch64__)
+#define TINY "hint #25; hint #29; ret" /* paciasp, autiasp */
+#else
+#define TINY ".option arch, +c; ret"
+#endif
+#define FUNCTION(name) ".globl " #name "; .type " #name ", %function; " #name ": " TINY "; .size " #name ", . - " #name ";"
+__asm__(".pushsection .text; .balign 16;" FUNCTION(tiny) FUNCTION(behind_tiny) ".popsection");
+
+/* So is the name of a function in twin.c. */
+__attribute__((noinline, used)) static long twin(long a)
+{
+	return a + 1;
 }
 
 static jmp_buf back;

@@ -117,7 +117,7 @@ impl Drop for Stop<'_> {
 
 /// Run `change` so often while four threads call, and see that all is counted. `change` returns how often it did it.
 fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functions, &Arc<Counts>, u32) -> u32) {
-    let functions = Functions::load(compiled());
+    let functions = Functions::load(common::C, compiled());
     let (add, same): (Add, Same) = (functions.get("add"), functions.get("same"));
     let live = Live::new(policy).unwrap();
     let counts = Arc::new(Counts::default());
@@ -153,10 +153,15 @@ fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functi
 /// How long a case runs at most, on a machine that has no time.
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// This variable says how often things change, instead, however long that takes.
+const TURNS: &str = "TRAMPTOOL_LIVE_TURNS";
+
 /// Do `turn` so often, if time allows, and return how often it was done.
 fn repeat(turns: u32, turn: impl Fn()) -> u32 {
     let begun = Instant::now();
-    (0..turns).take_while(|_| begun.elapsed() < LONGEST).map(|_| turn()).count() as u32
+    let wanted: Option<u32> = env::var(TURNS).ok().and_then(|turns| turns.parse().ok());
+    let in_time = |_: &u32| wanted.is_some() || begun.elapsed() < LONGEST;
+    (0..wanted.unwrap_or(turns)).take_while(in_time).map(|_| turn()).count() as u32
 }
 
 /// In an emulator, nobody may have run before a hook is disabled again.
@@ -186,6 +191,122 @@ fn come_and_go(live: Live, functions: &Functions, counts: &Arc<Counts>, turns: u
     })
 }
 
+/// Whether `leaves` does so with this argument.
+fn is_left(n: u64) -> bool {
+    matches!(n & 3, 1 | 2)
+}
+
+/// Calls that throw, jump out, and end threads, while hooks are enabled and disabled, processes fork and objects come and go.
+fn leaving(turns: u32) {
+    let functions = Functions::load(common::THROW, compiled());
+    let (live, counts, left) = (Live::new(Policy::default()).unwrap(), Arc::new(Counts::default()), AtomicU64::new(0));
+    let left: &'static AtomicU64 = Box::leak(Box::new(left));
+    let hook = |name: &str, leaves: fn(u64) -> bool| {
+        let (f, at_entry, at_exit) =
+            (live.function_at(functions.address(name)).unwrap(), counts.clone(), counts.clone());
+        let entry = move |call: &mut tramptool_live::Entry| {
+            count(&at_entry.entries);
+            left.fetch_add(leaves(call.argument(0)).into(), Ordering::Relaxed);
+        };
+        // SAFETY: nothing is changed.
+        unsafe { live.around(&f, entry, move |_| count(&at_exit.exits)) }.unwrap()
+    };
+    let hooks = [hook("leaves", is_left), hook("comes_back", |_| false), hook("ends", |_| true)];
+    let (comes_back, ends): (Same, extern "C" fn(i64) -> i32) =
+        (functions.get("comes_back"), functions.get("thread_that_ends"));
+    let begun = Instant::now();
+    let done = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| come_back(comes_back, &counts));
+        }
+        scope.spawn(|| end_threads(ends, &counts));
+        scope.spawn(|| fork(comes_back, &counts, left));
+        scope.spawn(|| load_and_unload(live, &counts));
+        let _stop = Stop(&counts);
+        repeat(turns, || {
+            live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
+            a_moment();
+            live.batch(|batch| hooks.iter().for_each(|hook| batch.disable(hook))).unwrap();
+        })
+    });
+    let took = begun.elapsed();
+    let [calls, wrong, entries, exits, left] =
+        [&counts.calls, &counts.wrong, &counts.entries, &counts.exits, left].map(|n| n.load(Ordering::Relaxed));
+    // SAFETY: the library's counter.
+    let bodies = unsafe { *functions.address("bodies").cast::<u64>() };
+    assert_eq!((wrong, bodies), (0, calls), "each call has run the function once");
+    assert_eq!(entries, exits + left, "each entry has its return, or was left");
+    assert!(exits > 0 && left > 0, "{exits} returns, {left} left");
+    println!("{done} of {turns} turns in {took:.1?}: {calls} calls, {entries} of them reported, {left} of these left");
+}
+
+/// Call the function that comes back in any case, until told to stop.
+fn come_back(comes_back: Same, counts: &Counts) {
+    let mut n = 0;
+    while !counts.stop.load(Ordering::Relaxed) {
+        n += 100;
+        call_with(comes_back, counts, n..n + 100);
+    }
+}
+
+fn call_with(comes_back: Same, counts: &Counts, numbers: impl Iterator<Item = i64>) {
+    for n in numbers {
+        counts.calls.fetch_add(2, Ordering::Relaxed);
+        if comes_back(n) != n {
+            count(&counts.wrong);
+        }
+    }
+}
+
+/// Threads end in a function, by themselves or as they are cancelled.
+fn end_threads(ends: extern "C" fn(i64) -> i32, counts: &Counts) {
+    while !counts.stop.load(Ordering::Relaxed) {
+        for how in 0..2 {
+            count(&counts.calls);
+            assert_eq!(ends(how), 0);
+        }
+    }
+}
+
+/// Children of this process verify their own calls.
+fn fork(comes_back: Same, counts: &Counts, left: &AtomicU64) {
+    let open = || {
+        let [entries, exits, left] = [&counts.entries, &counts.exits, left].map(|n| n.load(Ordering::SeqCst));
+        entries - exits - left
+    };
+    while !counts.stop.load(Ordering::Relaxed) {
+        // SAFETY: the child calls functions of C, and ends. Another thread may have had libgcc's lock, so that nothing is thrown.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let before = open();
+                call_with(comes_back, counts, (0..100).filter(|n| n & 3 != 1));
+                libc::_exit((open() != before || counts.wrong.load(Ordering::SeqCst) != 0).into());
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0, "each entry of the child has its return, or was left");
+        }
+    }
+}
+
+/// An object comes and goes, whose functions are hooked meanwhile.
+fn load_and_unload(live: Live, counts: &Counts) {
+    let mut functions = Functions::load(common::C, compiled());
+    while !counts.stop.load(Ordering::Relaxed) {
+        let own = Arc::new(Counts::default());
+        let hook = attached(live, functions.address("add"), &own);
+        hook.enable().unwrap();
+        let add: Add = functions.get("add");
+        assert!((0..50).all(|n| add(n, 1) == n + 1));
+        assert_eq!((own.entries.load(Ordering::Relaxed), own.exits.load(Ordering::Relaxed)), (50, 50));
+        // Whoever has not answered may be there.
+        while !hook.disable().unwrap().trapped.is_empty() {}
+        drop(hook);
+        functions = functions.load_again();
+    }
+}
+
 /// Calls that are reported while a function is enabled are those that are made.
 fn while_enabled(live: Live, functions: &Functions, counts: &Arc<Counts>) {
     let hook = attached(live, functions.address("add"), counts);
@@ -200,7 +321,7 @@ const PR_SET_MDWE: i32 = 65;
 
 /// A thread blocks the signal: functions are hooked by breakpoints until it answers.
 fn deaf() {
-    let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+    let (functions, counts) = (Functions::load(common::C, compiled()), Arc::new(Counts::default()));
     let same: Same = functions.get("same");
     let mut policy = Policy::default();
     policy.patience = Duration::from_millis(500);
@@ -288,6 +409,8 @@ fn the_child() {
         Ok("moved") => run(few, Beside::Nothing, Policy::default(), toggle),
         Ok("moved, storm") => run(fewest, Beside::Storm, Policy::default(), toggle),
         Ok("moved, no question") => run(many, Beside::Nothing, left_out(true, false), toggle),
+        Ok("leaving") => leaving(many),
+        Ok("moved, leaving") => leaving(few),
         Ok("deaf" | "moved, deaf") => deaf(),
         Ok("protected") => {
             // SAFETY: it takes away rights of this process, which has none of them in use.
@@ -298,7 +421,7 @@ fn the_child() {
         Ok("no question") => run(many, Beside::Nothing, left_out(true, false), come_and_go),
         Ok("no trap") => run(many, Beside::Nothing, left_out(true, true), come_and_go),
         Ok("enabled") => {
-            let (functions, counts) = (Functions::load(compiled()), Arc::new(Counts::default()));
+            let (functions, counts) = (Functions::load(common::C, compiled()), Arc::new(Counts::default()));
             while_enabled(Live::new(Policy::default()).unwrap(), &functions, &counts);
         }
         other => panic!("{other:?}"),
@@ -330,6 +453,12 @@ fn no_call_is_lost_in_a_storm_of_signals_and_threads() {
 fn no_call_is_lost_of_functions_without_room() {
     holds("moved");
     holds("moved, storm");
+}
+
+#[test]
+fn no_call_is_lost_that_an_exception_or_a_jump_leaves() {
+    holds("leaving");
+    holds("moved, leaving");
 }
 
 #[test]

@@ -88,7 +88,10 @@ impl<'a> File<'a> {
             let found = unfit.map_or_else(|| patched(&code, backend), |why| Err((Class::Refused, why)));
             match found {
                 Ok(function) => functions.push(function),
-                Err((class, why)) => refused.push(Refused { name: name.to_owned(), class: Some(class), why }),
+                Err((class, why)) => {
+                    let (name, code) = (name.to_owned(), Some((address, size as u64)));
+                    refused.push(Refused { name, code, class: Some(class), why });
+                }
             }
         }
         (functions, refused)

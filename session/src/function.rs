@@ -28,6 +28,8 @@ pub struct Function {
 pub struct Refused {
     /// The function's name, or empty.
     pub name: String,
+    /// Its address in the file, and how many bytes it has, if no compiler has left room there.
+    pub code: Option<(u64, u64)>,
     /// How its entry could be patched, if no compiler has left room there.
     pub class: Option<Class>,
     /// The reason.

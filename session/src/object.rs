@@ -111,7 +111,7 @@ impl Object {
         for site in entries {
             let name = site.function.to_owned();
             match site.refused {
-                Some(why) => object.refused.push(Refused { name, class: None, why }),
+                Some(why) => object.refused.push(Refused { name, code: None, class: None, why }),
                 None => {
                     let address = site.address - site.offset;
                     let size = sizes.get(&address).copied().unwrap_or_default();

@@ -3,10 +3,18 @@
 use std::ffi::CString;
 use std::process::Command;
 
+/// Functions of C.
+#[allow(dead_code, reason = "some tests use the others")]
+pub const C: &str = "functions.c twin.c";
+
+/// Functions of C++ that are left by other ways than their return.
+#[allow(dead_code, reason = "some tests use the others")]
+pub const THROW: &str = "throw.cc";
+
 /// The library. It stays loaded.
 pub struct Functions {
     handle: *mut libc::c_void,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// Whether the compiler leaves room at entries.
@@ -25,15 +33,24 @@ fn room() -> &'static str {
     }
 }
 
+/// Indirect branches find landing pads, where a machine insists on them.
+fn guarded() -> &'static [&'static str] {
+    match std::env::consts::ARCH {
+        "aarch64" => &["-mbranch-protection=bti", "-Wl,-z,force-bti,--no-warnings"],
+        _ => &[],
+    }
+}
+
 impl Functions {
-    /// Compile and load it.
-    pub fn load(compiled: Compiled) -> Functions {
+    /// Compile and load those of this file.
+    pub fn load(source: &str, compiled: Compiled) -> Functions {
         let directory = tempfile::tempdir().unwrap();
         let library = directory.path().join("functions.so");
-        let gcc = format!("{}-linux-gnu-gcc", std::env::consts::ARCH);
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/functions.c");
+        let compiler = if source.ends_with(".cc") { "g++" } else { "gcc" };
+        let gcc = format!("{}-linux-gnu-{compiler}", std::env::consts::ARCH);
+        let sources = source.split(' ').map(|name| format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR")));
         let mut command = Command::new(&gcc);
-        command.args(["-O2", "-fPIC", "-shared", source, "-o"]).arg(&library);
+        command.args(["-O2", "-fPIC", "-shared", "-pthread"]).args(guarded()).args(sources).arg("-o").arg(&library);
         if compiled == Compiled::WithRoom {
             command.args([room(), "-DROOM"]);
         }
@@ -42,7 +59,27 @@ impl Functions {
         // SAFETY: the library has no constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null(), "{}", library.display());
-        Functions { handle, _directory: directory }
+        Functions { handle, directory }
+    }
+
+    /// Unload it.
+    #[allow(dead_code, reason = "some tests keep theirs")]
+    pub fn unload(self) {
+        // SAFETY: nobody is in it.
+        assert_eq!(unsafe { libc::dlclose(self.handle) }, 0);
+    }
+
+    /// Load it again.
+    #[allow(dead_code, reason = "some tests keep theirs")]
+    pub fn load_again(self) -> Functions {
+        let path = CString::new(self.directory.path().join("functions.so").to_str().unwrap()).unwrap();
+        // SAFETY: nobody is in it, and it has no constructors.
+        let handle = unsafe {
+            assert_eq!(libc::dlclose(self.handle), 0);
+            libc::dlopen(path.as_ptr(), libc::RTLD_NOW)
+        };
+        assert!(!handle.is_null());
+        Functions { handle, ..self }
     }
 
     /// Where something is in it.

@@ -1,0 +1,5 @@
+/* A second function of the same name. */
+__attribute__((noinline, used)) static long twin(long a)
+{
+	return a + 2;
+}
