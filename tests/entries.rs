@@ -9,9 +9,9 @@ use std::process::Command;
 use codegen::arch::patch::{Branch, Relocation};
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
+use emu_tests::{Access, Accesses, Cpu as Engine, EVERYWHERE, Holds, Trap, Why, engine};
 use object::{Object as _, ObjectSection, ObjectSegment, ObjectSymbol, RelocationFlags, RelocationTarget};
 use session::object::Object;
-use unicorn_engine::{Arch, HookType, Mode, Prot, Unicorn, uc_error};
 
 /// Where an object is, and where memory for whatever registers point to.
 const BASE: u64 = 0x61_0000_0000;
@@ -164,7 +164,7 @@ struct Run {
 #[derive(PartialEq, Debug)]
 struct Outcome {
     left_to: Option<u64>,
-    error: Option<uc_error>,
+    error: Option<Trap>,
     general: Vec<u64>,
     flags: u64,
     vectors: Vec<Vec<u8>>,
@@ -173,7 +173,7 @@ struct Outcome {
 
 struct Cpu {
     backend: &'static dyn Backend,
-    uc: Unicorn<'static, Run>,
+    uc: Box<Engine<'static, Run>>,
     /// Where the next copies are.
     rooms: [u64; 2],
 }
@@ -181,40 +181,34 @@ struct Cpu {
 impl Cpu {
     fn new(backend: &'static dyn Backend, segments: &[(u64, Vec<u8>)]) -> Cpu {
         let machine = backend.machine();
-        let arch = Arch::try_from(machine.arch as usize).unwrap();
-        let mode = Mode::try_from(machine.mode).unwrap();
-        let mut uc = Unicorn::new_with_data(arch, mode, Run::default()).unwrap();
-        uc.ctl_set_cpu_model(machine.cpu_model).unwrap();
-        for &(id, value) in machine.init {
-            uc.reg_write(id, value).unwrap();
-        }
+        let mut uc = engine(backend, Run::default()).unwrap();
         for thread in machine.threads {
-            uc.reg_write(thread.id, DATA + DATA_SIZE / 2).unwrap();
+            uc.write(thread.id, DATA + DATA_SIZE / 2).unwrap();
         }
         let last = segments.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap();
-        uc.mem_map(BASE - ROOM, ROOM + last.next_multiple_of(0x1000) + 0x10_0000, Prot::ALL).unwrap();
-        uc.mem_map(FAR, ROOM, Prot::ALL).unwrap();
-        uc.mem_map(DATA, DATA_SIZE, Prot::ALL).unwrap();
+        uc.map(BASE - ROOM, ROOM + last.next_multiple_of(0x1000) + 0x10_0000, Holds::Code).unwrap();
+        uc.map(FAR, ROOM, Holds::Code).unwrap();
+        uc.map(DATA, DATA_SIZE, Holds::Code).unwrap();
         for (at, bytes) in segments {
-            uc.mem_write(BASE + at, bytes).unwrap();
+            assert!(uc.store(BASE + at, bytes));
         }
         let mut random = Random(1);
         let data: Vec<u8> = (0..DATA_SIZE / 8).flat_map(|_| random.next().to_le_bytes()).collect();
-        uc.mem_write(DATA, &data).unwrap();
-        uc.add_code_hook(1, 0, |uc, at, _| {
-            if !uc.get_data().inside.contains(&at) {
-                uc.get_data_mut().left_to = Some(at);
-                uc.emu_stop().unwrap();
+        assert!(uc.store(DATA, &data));
+        let leaves = |uc: &mut Engine<Run>, at, _| {
+            if !uc.data().inside.contains(&at) {
+                uc.data_mut().left_to = Some(at);
+                uc.stop();
             }
-        })
-        .unwrap();
-        uc.add_mem_hook(HookType::MEM_WRITE, 1, 0, |uc, _, at, size, _| {
-            if let Ok(old) = uc.mem_read_as_vec(at, size) {
-                uc.get_data_mut().written.push((at, old));
+        };
+        uc.on_instructions(EVERYWHERE, Box::new(leaves)).unwrap();
+        let writes = |uc: &mut Engine<Run>, Access { at, bytes, .. }: Access| {
+            let mut old = vec![0; bytes];
+            if uc.load(at, &mut old) {
+                uc.data_mut().written.push((at, old));
             }
-            true
-        })
-        .unwrap();
+        };
+        uc.on_accesses(Accesses::Writes, EVERYWHERE, Box::new(writes)).unwrap();
         Cpu { backend, uc, rooms: [BASE - ROOM + 0x1_0000, FAR] }
     }
 
@@ -233,20 +227,17 @@ impl Cpu {
                 4 => random.next(),
                 _ => DATA + DATA_SIZE / 4 + random.next() % (DATA_SIZE / 2),
             };
-            self.uc.reg_write(register, value).unwrap();
+            self.uc.write(register, value).unwrap();
         }
         let sp = self.backend.facts().abi.regs[usize::from(self.backend.facts().abi.sp.0)].emu;
-        self.uc.reg_write(sp, DATA + DATA_SIZE / 2 + (random.next() % 4096) * 16).unwrap();
+        self.uc.write(sp, DATA + DATA_SIZE / 2 + (random.next() % 4096) * 16).unwrap();
         let machine = self.backend.machine();
         if let Some((register, bits)) = machine.flags {
-            self.uc.reg_write(register.id, random.next() & bits | 2).unwrap();
+            self.uc.write(register.id, random.next() & bits | 2).unwrap();
         }
         for vector in machine.vectors {
             let bytes = [random.next(), random.next()].map(u64::to_le_bytes).concat();
-            match self.backend.facts().abi.vector_bytes {
-                8 => self.uc.reg_write(vector.id, random.next()).unwrap(),
-                _ => self.uc.reg_write_long(vector.id, &bytes).unwrap(),
-            }
+            self.uc.write_bytes(vector.id, &bytes[..self.backend.facts().abi.vector_bytes]).unwrap();
         }
     }
 
@@ -254,27 +245,29 @@ impl Cpu {
     fn run(&mut self, inside: Range<u64>, seed: u64) -> Outcome {
         self.begin(seed);
         let from = inside.start;
-        *self.uc.get_data_mut() = Run { inside, ..Run::default() };
-        let error = self.uc.emu_start(from, 0, 0, MOST).err();
-        let fetched = matches!(error, Some(uc_error::FETCH_UNMAPPED | uc_error::FETCH_PROT));
-        let mut run = std::mem::take(self.uc.get_data_mut());
+        *self.uc.data_mut() = Run { inside, ..Run::default() };
+        let error = self.uc.run_at_most(from, 0, MOST).err();
+        let fetched = error.as_ref().is_some_and(|trap| matches!(trap.why, Why::NoCode | Why::NotCode));
+        let mut run = std::mem::take(self.uc.data_mut());
         if fetched {
-            run.left_to = Some(self.uc.pc_read().unwrap());
+            run.left_to = Some(self.uc.pc());
         }
         let mut memory = BTreeMap::new();
         for (at, old) in &run.written {
-            let now = self.uc.mem_read_as_vec(*at, old.len()).unwrap();
+            let mut now = vec![0; old.len()];
+            assert!(self.uc.load(*at, &mut now));
             memory.extend((*at..).zip(now));
         }
         for (at, old) in run.written.iter().rev() {
-            self.uc.mem_write(*at, old).unwrap();
+            assert!(self.uc.store(*at, old));
         }
-        let general = self.registers().map(|register| self.uc.reg_read(register).unwrap()).collect();
+        let general = self.registers().map(|register| self.uc.read(register).unwrap()).collect();
         let machine = self.backend.machine();
-        let flags = machine.flags.map_or(0, |(register, bits)| self.uc.reg_read(register.id).unwrap() & bits);
-        let vector = |id| match self.backend.facts().abi.vector_bytes {
-            8 => self.uc.reg_read(id).unwrap().to_le_bytes().to_vec(),
-            _ => self.uc.reg_read_long(id).unwrap().to_vec(),
+        let flags = machine.flags.map_or(0, |(register, bits)| self.uc.read(register.id).unwrap() & bits);
+        let vector = |id| {
+            let mut bytes = vec![0; self.backend.facts().abi.vector_bytes];
+            self.uc.read_bytes(id, &mut bytes).unwrap();
+            bytes
         };
         let vectors = machine.vectors.iter().map(|vector_register| vector(vector_register.id)).collect();
         Outcome { left_to: run.left_to, error, general, flags, vectors, memory }
@@ -289,7 +282,7 @@ impl Cpu {
 
     /// Does the code do at `to` what is done inside of this range? If not, the first difference in words.
     fn same(&mut self, inside: &Range<u64>, to: u64, code: &[u8], seeds: Range<u64>) -> Result<(), String> {
-        self.uc.mem_write(to, code).unwrap();
+        assert!(self.uc.store(to, code));
         for seed in seeds {
             let original = self.run(inside.clone(), seed);
             // A loop: what it has done until then depends on its length.
@@ -300,7 +293,7 @@ impl Cpu {
             // A far jump may lose what is free at an entry, unless it has been set since.
             let before = {
                 self.begin(seed);
-                self.registers().map(|register| self.uc.reg_read(register).unwrap()).collect::<Vec<_>>()
+                self.registers().map(|register| self.uc.read(register).unwrap()).collect::<Vec<_>>()
             };
             for (n, register) in
                 self.backend.facts().abi.regs.iter().filter(|r| self.registers().any(|id| id == r.emu)).enumerate()

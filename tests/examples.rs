@@ -89,8 +89,8 @@ fn the_unikernel_builds() {
 }
 
 mod unikernel {
+    use emu_tests::{Holds, engine};
     use object::{Object, ObjectSegment, ObjectSymbol};
-    use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn};
 
     const PAGE: u64 = 0x1000;
     const STACK: u64 = 0x10_0000;
@@ -102,7 +102,8 @@ mod unikernel {
             let found = file.symbols().find(|s| s.name() == Ok(name));
             found.unwrap_or_else(|| panic!("no symbol {name}")).address()
         };
-        let mut cpu = Unicorn::new(Arch::X86, Mode::MODE_64).unwrap();
+        let backend = arch::backend("x86_64").unwrap();
+        let mut cpu = engine(backend, ()).unwrap();
         // What of the file is in one page is mapped once.
         let pages = file.segments().flat_map(|s| {
             let end = (s.address() + s.size()).next_multiple_of(PAGE);
@@ -110,16 +111,21 @@ mod unikernel {
         });
         let pages: std::collections::BTreeSet<u64> = pages.collect();
         for page in pages {
-            cpu.mem_map(page, PAGE, Prot::ALL).unwrap();
+            cpu.map(page, PAGE, Holds::Code).unwrap();
         }
         for segment in file.segments() {
-            cpu.mem_write(segment.address(), segment.data().unwrap()).unwrap();
+            assert!(cpu.store(segment.address(), segment.data().unwrap()));
         }
-        cpu.mem_map(STACK, 4 * PAGE, Prot::ALL).unwrap();
-        cpu.reg_write(RegisterX86::RSP, STACK + 4 * PAGE).unwrap();
-        cpu.emu_start(file.entry(), symbol("stopped"), 1_000_000, 10_000).unwrap();
-        assert_eq!(cpu.reg_read(RegisterX86::RIP).unwrap(), symbol("stopped"), "it has not come to its end");
-        let word = |at: u64| u64::from_le_bytes(cpu.mem_read_as_vec(at, 8).unwrap().try_into().unwrap());
+        cpu.map(STACK, 4 * PAGE, Holds::Data).unwrap();
+        let abi = &backend.facts().abi;
+        cpu.write(abi.regs[usize::from(abi.sp.0)].emu, STACK + 4 * PAGE).unwrap();
+        cpu.run_at_most(file.entry(), symbol("stopped"), 10_000).unwrap();
+        assert_eq!(cpu.pc(), symbol("stopped"), "it has not come to its end");
+        let word = |at: u64| {
+            let mut bytes = [0; 8];
+            assert!(cpu.load(at, &mut bytes));
+            u64::from_le_bytes(bytes)
+        };
         assert_eq!((word(symbol("CALLS")), word(symbol("SUM"))), (1, 7));
         assert_eq!([0, 8].map(|n| word(symbol("RESULTS") + n)), [21, 300]);
     }

@@ -16,7 +16,7 @@ use link::{Image, Input, Options, link};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
-use unicorn_engine::{Arch, Mode, Prot, Unicorn};
+use tramptool_emu_tests::{Cpu as Engine, Holds, engine};
 
 use common::expected::{self, expected, tools, words};
 
@@ -204,26 +204,20 @@ fn compile(gcc: &[&str], dir: &Path, name: &str, source: &str) -> Vec<u8> {
 
 struct Cpu<'b> {
     backend: &'b dyn Backend,
-    uc: Unicorn<'static, ()>,
+    uc: Box<Engine<'static, ()>>,
 }
 
 impl Cpu<'_> {
     fn new<'b>(backend: &'b dyn Backend, image: &Image) -> Cpu<'b> {
-        let machine = backend.machine();
-        let arch = Arch::try_from(machine.arch as usize).unwrap();
-        let mut uc = Unicorn::new(arch, Mode::try_from(machine.mode).unwrap()).unwrap();
-        uc.ctl_set_cpu_model(machine.cpu_model).unwrap();
-        for &(id, value) in machine.init {
-            uc.reg_write(id, value).unwrap();
-        }
+        let mut uc = engine(backend, ()).unwrap();
         for segment in &image.segments {
             let start = segment.address & !0xfff;
             let end = (segment.address + segment.mem_size).next_multiple_of(0x1000);
-            uc.mem_map(start, end - start, Prot::ALL).unwrap();
-            uc.mem_write(segment.address, &segment.bytes).unwrap();
+            uc.map(start, end - start, Holds::Code).unwrap();
+            assert!(uc.store(segment.address, &segment.bytes));
         }
-        uc.mem_map(STACK - 0x1_0000, 0x1_1000, Prot::ALL).unwrap();
-        uc.mem_map(EXIT, 0x1000, Prot::ALL).unwrap();
+        uc.map(STACK - 0x1_0000, 0x1_1000, Holds::Data).unwrap();
+        uc.map(EXIT, 0x1000, Holds::Code).unwrap();
         Cpu { backend, uc }
     }
 
@@ -236,36 +230,41 @@ impl Cpu<'_> {
         let abi = &self.backend.facts().abi;
         let sp = match abi.link {
             Some(link) => {
-                self.uc.reg_write(self.register(link), EXIT).unwrap();
+                self.uc.write(self.register(link), EXIT).unwrap();
                 STACK
             }
             None => {
-                self.uc.mem_write(STACK - 8, &EXIT.to_le_bytes()).unwrap();
+                assert!(self.uc.store(STACK - 8, &EXIT.to_le_bytes()));
                 STACK - 8
             }
         };
-        self.uc.reg_write(self.register(abi.sp), sp).unwrap();
-        self.uc.reg_write(self.register(abi.sret), RESULT).unwrap();
-        self.uc.emu_start(from, until, 0, 100_000).unwrap();
-        assert_eq!(self.uc.pc_read().unwrap(), until);
+        self.uc.write(self.register(abi.sp), sp).unwrap();
+        self.uc.write(self.register(abi.sret), RESULT).unwrap();
+        self.uc.run_at_most(from, until, 100_000).unwrap();
+        assert_eq!(self.uc.pc(), until);
     }
 
     fn at(&self, piece: &Piece) -> Vec<u8> {
         let (abi, machine) = (&self.backend.facts().abi, self.backend.machine());
-        let mut bytes = match piece.place {
-            Place::Reg(reg) => self.uc.reg_read(self.register(reg)).unwrap().to_le_bytes().to_vec(),
-            Place::Vector(i) if abi.vector_bytes == 8 => {
-                self.uc.reg_read(machine.vectors[i as usize].id).unwrap().to_le_bytes().to_vec()
+        match piece.place {
+            Place::Reg(reg) => self.uc.read(self.register(reg)).unwrap().to_le_bytes()[..piece.size as usize].to_vec(),
+            Place::Vector(i) => {
+                let mut bytes = vec![0; abi.vector_bytes];
+                self.uc.read_bytes(machine.vectors[i as usize].id, &mut bytes).unwrap();
+                bytes.truncate(piece.size as usize);
+                bytes
             }
-            Place::Vector(i) => self.uc.reg_read_long(machine.vectors[i as usize].id).unwrap().to_vec(),
             Place::Stack(at) => {
-                let sp = self.uc.reg_read(self.register(abi.sp)).unwrap();
-                let returns_to = if abi.link.is_none() { 8 } else { 0 };
-                self.uc.mem_read_as_vec(sp + returns_to + u64::from(at), piece.size as usize).unwrap()
+                let sp = self.uc.read(self.register(abi.sp)).unwrap();
+                self.memory(sp + abi.return_bytes() + u64::from(at), piece.size as usize)
             }
-        };
-        bytes.truncate(piece.size as usize);
-        bytes
+        }
+    }
+
+    fn memory(&self, at: u64, bytes: usize) -> Vec<u8> {
+        let mut found = vec![0; bytes];
+        assert!(self.uc.load(at, &mut found));
+        found
     }
 }
 
@@ -319,7 +318,7 @@ fn check(
             (Returned::Nothing, None) => {}
             (Returned::Registers(pieces), Some(r)) => compare(&cpu, pieces, &members(r), &bytes(i, 12), &what)?,
             (Returned::Memory, Some(r)) => {
-                let found = cpu.uc.mem_read_as_vec(RESULT, r.size() as usize).unwrap();
+                let found = cpu.memory(RESULT, r.size() as usize);
                 let whole = if r.size() > 64 { vec![(0, 64)] } else { members(r) };
                 for (at, size) in whole {
                     let range = at as usize..(at + size) as usize;

@@ -5,7 +5,7 @@ mod additions;
 mod circles;
 mod excuses;
 mod names;
-mod reads;
+mod places;
 mod sentences;
 mod sizes;
 mod sources;

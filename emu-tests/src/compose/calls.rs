@@ -24,7 +24,7 @@ fn what(id: usize) -> u64 {
 /// Records that were written since somebody looked: by which trampoline, at which call.
 pub(super) fn recorded(uc: &mut Uc) {
     const RECORD: u64 = 16 + 8 * RECORDER_ARGS as u64;
-    let state = uc.get_data();
+    let state = uc.data();
     if state.directs[1].is_empty() {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) fn recorded(uc: &mut Uc) {
     let end = word(uc, cursor);
     for at in (BUFFER..end.min(BUFFER + SIZE)).step_by(RECORD as usize) {
         let (time, written, n) = (word(uc, at), word(uc, at + 8), word(uc, at + 16 + 8 * argument));
-        let state = uc.get_data_mut();
+        let state = uc.data_mut();
         let f = state.frames.last().map_or(0, |frame| frame.at);
         match state.directs[1].get((written >> 8) as usize).copied() {
             Some(data) if time == 0 && written == what((written >> 8) as usize) => {
@@ -49,7 +49,7 @@ pub(super) fn recorded(uc: &mut Uc) {
 /// A function is entered: by a call, by a jump, or because calls are redirected to it.
 pub(super) fn entry(uc: &mut Uc, f: u64) {
     recorded(uc);
-    let state = uc.get_data();
+    let state = uc.data();
     let registers = state.registers;
     let n = state.calls;
     let reg = registers.abi.args[state.argument_index()];
@@ -59,7 +59,7 @@ pub(super) fn entry(uc: &mut Uc, f: u64) {
     }
     registers.set(uc, reg, n);
     let all = registers.snapshot(uc);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     state.calls += 1;
     match state.frames.last_mut() {
         Some(frame) => (frame.at, frame.n, frame.open, frame.entered) = (f, n, true, all),
@@ -69,9 +69,9 @@ pub(super) fn entry(uc: &mut Uc, f: u64) {
 
 /// Everything is as it was at the entry. Within a paired trampoline, there is a frame more on the stack.
 fn compare(uc: &mut Uc, f: u64, paired: bool) {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let now = registers.snapshot(uc);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let Some(frame) = state.frames.last() else { return };
     let kept = match paired {
         true => state.kept.paired,
@@ -90,10 +90,10 @@ fn compare(uc: &mut Uc, f: u64, paired: bool) {
 
 /// A function goes on behind its site. Does it return to its paired trampoline?
 pub(super) fn inside(uc: &mut Uc, f: u64) {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let sp = registers.sp(uc);
     let back = registers.abi.link.map_or_else(|| word(uc, sp), |link| registers.get(uc, link));
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let around = state.places.families[state.family].around.get(f as usize);
     // A function that was jumped to may have that return address already.
     let called = state.frames.last().is_some_and(|frame| frame.entered[registers.abi.sp] != sp);
@@ -106,7 +106,7 @@ pub(super) fn inside(uc: &mut Uc, f: u64) {
 
 /// A direct trampoline calls.
 pub(super) fn through(uc: &mut Uc) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let data = state.direct.take().and_then(|index| state.directs[0].get(index)).copied().unwrap_or(0);
     let Some(frame) = state.frames.last() else { return 0 };
     let (f, n, callers) = (frame.at, frame.n, state.callers());
@@ -116,7 +116,7 @@ pub(super) fn through(uc: &mut Uc) -> u64 {
 
 /// The body of a function begins.
 pub(super) fn body(uc: &mut Uc, number: u64, n: u64, check: u64) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let signature = state.places.families[state.family].signature;
     let Some(frame) = state.frames.last_mut() else { return 0 };
     let (good, entered) = (check == checked(frame.seed, signature), frame.n);
@@ -142,7 +142,7 @@ pub(super) fn body(uc: &mut Uc, number: u64, n: u64, check: u64) -> u64 {
 
 /// What it calls last, as a jump.
 pub(super) fn tail(uc: &mut Uc) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let seed = mix(state.calls, 0x7a11);
     let Some(frame) = state.frames.last_mut() else { return 0 };
     let Some(tail) = frame.now.tail.clone().filter(|_| !frame.replaced) else { return 0 };
@@ -155,7 +155,7 @@ pub(super) fn tail(uc: &mut Uc) -> u64 {
 
 /// It returns.
 pub(super) fn result(uc: &mut Uc, number: u64, n: u64) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let value = mix(number, n);
     let Some(frame) = state.frames.last_mut() else { return value };
     frame.value = value;

@@ -24,7 +24,7 @@ const HANDLERS: [Seen; 7] = [
 
 /// `host` is called; it lies there.
 pub(super) fn host(uc: &mut Uc, pc: u64) {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let argument = |uc: &Uc, i: usize| registers.get(uc, registers.abi.args[i]);
     recorded(uc);
     let (a, b, c) = (argument(uc, 1), argument(uc, 2), argument(uc, 3));
@@ -40,7 +40,7 @@ pub(super) fn host(uc: &mut Uc, pc: u64) {
         16 => entered(uc),
         17 => stored(uc, a),
         18 => {
-            let state = uc.get_data_mut();
+            let state = uc.data_mut();
             let asked = state.handlers.pop();
             u64::from(matches!(asked, Some((Some(user), n)) if user.wants(n)))
         }
@@ -52,7 +52,7 @@ pub(super) fn host(uc: &mut Uc, pc: u64) {
 
 /// A function that runs within a paired trampoline does not return to its caller, or went elsewhere.
 fn astray(uc: &mut Uc, to: u64) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let f = state.frames.last().map_or(0, |frame| frame.at);
     state.lost("where a paired trampoline returns", f, to);
     0
@@ -60,16 +60,16 @@ fn astray(uc: &mut Uc, to: u64) -> u64 {
 
 /// Somebody looks up the stack: is there a question for the core? It has answered the last one, if there was one.
 fn unwind(uc: &mut Uc, pc: u64, answer: u64) -> u64 {
-    let registers = uc.get_data().registers;
-    let mut trace = match uc.get_data_mut().asked.take() {
+    let registers = uc.data().registers;
+    let mut trace = match uc.data_mut().asked.take() {
         Some(trace) => trace.resumed_at(answer),
         None => Backtrace::new(registers.general(uc), pc),
     };
-    let places = Arc::clone(&uc.get_data().places);
-    let mut unwinder = std::mem::take(&mut uc.get_data_mut().unwinder);
-    let entered = |pc| uc.get_data().entered_from(pc);
+    let places = Arc::clone(&uc.data().places);
+    let mut unwinder = std::mem::take(&mut uc.data_mut().unwinder);
+    let entered = |pc| uc.data().entered_from(pc);
     let asked = unwinder.walk(&mut trace, &places, registers, &|at| word(uc, at), &entered);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     state.unwinder = unwinder;
     match asked {
         Some((at, cell)) => {
@@ -99,7 +99,7 @@ fn user(state: &State, seen: Seen, key: u64) -> Option<User> {
 
 /// What a handler was shown.
 fn shown(uc: &Uc) -> (Event, u64) {
-    let state = uc.get_data();
+    let state = uc.data();
     let seen = HANDLERS.get(mail(uc, SEEN) as usize).copied().unwrap_or(Seen::Op);
     let key = mail(uc, SEEN + 1);
     let depth = if state.jumps { 0 } else { mail(uc, SEEN + 4) };
@@ -111,21 +111,21 @@ fn shown(uc: &Uc) -> (Event, u64) {
 /// An entry handler begins: how many words does it keep?
 fn entered(uc: &mut Uc) -> u64 {
     let (event, key) = shown(uc);
-    let state = uc.get_data();
+    let state = uc.data();
     let n = mail(uc, ARGS + state.argument_index() as u64);
     let user = user(state, event.seen, key);
     let data = user.as_ref().map_or(vec![], |user| user.data(n));
     data.iter().zip(DATA..).for_each(|(value, at)| post(uc, at, *value));
     if let Some(value) = other_argument(uc) {
-        uc.get_data_mut().lost("an argument that a handler reads", event.f, value);
+        uc.data_mut().lost("an argument that a handler reads", event.f, value);
     }
-    uc.get_data_mut().handlers.push((user, n));
+    uc.data_mut().handlers.push((user, n));
     data.len() as u64
 }
 
 /// What it is shown as an argument, if that is not what the function was called with.
 fn other_argument(uc: &Uc) -> Option<u64> {
-    let state = uc.get_data();
+    let state = uc.data();
     let (frame, args) = (state.frames.last()?, state.registers.abi.args);
     let mut each = args.iter().zip(ARGS..).map(|(reg, at)| (frame.entered[*reg], mail(uc, at)));
     each.find(|(is, shown)| is != shown).map(|(_, shown)| shown)
@@ -134,7 +134,7 @@ fn other_argument(uc: &Uc) -> Option<u64> {
 /// It has kept them, or not.
 fn stored(uc: &mut Uc, stored: u64) -> u64 {
     let (event, _) = shown(uc);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let Some((user, n)) = state.handlers.last().cloned() else { return 0 };
     if user.is_some() {
         let event = Event { n, value: stored, data: fold(None), ..event };
@@ -150,7 +150,7 @@ fn left(uc: &mut Uc) -> u64 {
     let (value, length) = (mail(uc, SEEN + 5), mail(uc, SEEN + 6));
     let words: Vec<u64> = (0..length.min(40)).map(|at| mail(uc, DATA + at)).collect();
     let data = fold((length != u64::MAX).then_some(&*words));
-    let state = uc.get_data();
+    let state = uc.data();
     let abi = state.registers.abi;
     // A result in memory is there; arm64 has its address in no register.
     let value = match state.frames.last() {
@@ -160,7 +160,7 @@ fn left(uc: &mut Uc) -> u64 {
         }
         _ => value,
     };
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     state.see(Event { value, data, ..event });
     let user = user(state, event.seen, key);
     fire(state, user.as_ref(), When::Return);

@@ -20,9 +20,11 @@ use codegen::words::abi::RegSet;
 use codegen::words::error::{Error, Result};
 use compose::{Case, Event, Seen, What};
 use link::{Image, Input, Options, link};
-use unicorn_engine::Prot;
 
-use crate::engine::cpu::{EXIT, Registers, load, put_word, write_code};
+use crate::engine::cpu::{EXIT, put_word};
+use crate::engine::interface::Holds;
+use crate::engine::load::load;
+use crate::engine::registers::Registers;
 use crate::judge::suite::Suite;
 use crate::run::thread::{self, BUFFER, POINTER, SIZE};
 use places::{Places, Point, layout, owns, symbol};
@@ -54,11 +56,7 @@ pub struct Composed {
 
 thread_local! {
     /// Making an engine takes longer than running a case.
-    static ENGINE: RefCell<Option<Uc<'static>>> = const { RefCell::new(None) };
-}
-
-fn failed(e: unicorn_engine::uc_error) -> Error {
-    Error::new(format!("emulator: {e:?}"))
+    static ENGINE: RefCell<Option<Box<Uc<'static>>>> = const { RefCell::new(None) };
 }
 
 impl Composed {
@@ -112,7 +110,7 @@ impl Composed {
     #[must_use]
     pub fn run(&self, case: &Case, family: usize) -> Vec<Event> {
         ENGINE.with_borrow_mut(|engine| {
-            let own = |uc: &Uc| Arc::ptr_eq(&uc.get_data().places, &self.places);
+            let own = |uc: &Box<Uc>| Arc::ptr_eq(&uc.data().places, &self.places);
             let mut uc = match engine.take().filter(own) {
                 Some(uc) => uc,
                 None => match self.engine() {
@@ -120,39 +118,39 @@ impl Composed {
                     Err(e) => unreachable!("the image was loaded before: {e}"),
                 },
             };
-            let log = self.case(&mut uc, case, family % self.places.families.len());
+            let log = self.case(&mut *uc, case, family % self.places.families.len());
             *engine = Some(uc);
             log.unwrap_or_else(|_| vec![Event::of(Seen::Lost("the machine"))])
         })
     }
 
-    fn engine(&self) -> Result<Uc<'static>> {
+    fn engine(&self) -> Result<Box<Uc<'static>>> {
         let backend = self.suite.backend;
         let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
         let state = State::new(Arc::clone(&self.places), registers, self.kept);
-        let mut uc: Uc = load(backend, std::iter::once(&self.image), Box::new(state))?;
+        let mut uc: Box<Uc> = load(backend, std::iter::once(&self.image), Box::new(state))?;
         for top in [TOP, THIRD_TOP] {
-            uc.mem_map(top - STACK, STACK, Prot::READ | Prot::WRITE).map_err(failed)?;
+            uc.map(top - STACK, STACK, Holds::Data)?;
         }
-        thread::map(&mut uc, [(BUFFER, SIZE)])?;
+        thread::map(&mut *uc, [(BUFFER, SIZE)])?;
         // Recorders are another profile's, which has the usual one.
         let usual = backend.facts().threads.first().copied();
-        thread::point(&mut uc, registers, usual, POINTER).map_err(failed)?;
-        uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
+        thread::point(&mut *uc, registers, usual, POINTER)?;
+        uc.store(EXIT, backend.machine().ret);
         for at in self.places.points.keys() {
-            uc.add_code_hook(*at, *at, come).map_err(failed)?;
+            uc.on_instructions(*at..=*at, Box::new(come))?;
         }
-        uc.add_block_hook(1, 0, count).map_err(failed)?;
+        uc.on_blocks(Box::new(count))?;
         for (i, _) in registers.machine.vectors.iter().enumerate() {
-            registers.set_vector(&mut uc, i, &[0xa0 + i as u8; 16]);
+            registers.set_vector(&mut *uc, i, &[0xa0 + i as u8; 16]);
         }
         Ok(uc)
     }
 
-    fn case(&self, uc: &mut Uc<'static>, case: &Case, family: usize) -> Result<Vec<Event>> {
-        let registers = uc.get_data().registers;
+    fn case(&self, uc: &mut Uc, case: &Case, family: usize) -> Result<Vec<Event>> {
+        let registers = uc.data().registers;
         let abi = registers.abi;
-        uc.get_data_mut().begin(case, family);
+        uc.data_mut().begin(case, family);
         let of = &self.places.families[family];
         let put = |uc: &mut Uc, name: &str, words: &[u64]| {
             let at = symbol(&self.image, name)?;
@@ -177,12 +175,12 @@ impl Composed {
         begin_stack(uc, TOP);
         let mut pc = self.places.begin;
         loop {
-            let ended = uc.emu_start(pc, EXIT, 0, 0);
-            let at = uc.pc_read().unwrap_or(0);
-            match uc.get_data_mut().todo.take() {
+            let ended = uc.run(pc, EXIT);
+            let at = uc.pc();
+            match uc.data_mut().todo.take() {
                 Some(Todo::Patch(writes)) => {
                     self.patch(uc, writes)?;
-                    uc.get_data_mut().done = at;
+                    uc.data_mut().done = at;
                     pc = at;
                 }
                 Some(Todo::Resume(asked)) => {
@@ -198,7 +196,7 @@ impl Composed {
                 }
                 None => {
                     let answer = registers.get(uc, abi.rets[0]);
-                    let state = uc.get_data_mut();
+                    let state = uc.data_mut();
                     match ended {
                         Err(_) => state.lost("the way", 0, at),
                         Ok(()) if at != EXIT => state.lost("the end", 0, at),
@@ -212,10 +210,10 @@ impl Composed {
     }
 
     fn patch(&self, uc: &mut Uc, writes: Vec<(usize, codegen::arch::patch::SiteState)>) -> Result<()> {
-        let family = uc.get_data().family;
+        let family = uc.data().family;
         for (f, state) in writes {
             let site = &self.places.families[family].sites[f];
-            write_code(uc, &self.suite.writes(site.spot(Some(self.places.caller), None), state)?)?;
+            uc.write_code(&self.suite.writes(site.spot(Some(self.places.caller), None), state)?)?;
         }
         Ok(())
     }
@@ -223,7 +221,7 @@ impl Composed {
 
 /// Whoever is called now has this stack, and returns to nobody.
 fn begin_stack(uc: &mut Uc, top: u64) {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let sp = top - 0x1000 - registers.abi.return_bytes();
     registers.set(uc, registers.abi.sp, sp);
     match registers.abi.link {
@@ -263,28 +261,28 @@ fn fill(image: &mut Image, suite: &Suite) -> Result<()> {
 }
 
 /// A piece of code begins: a case that does not end is ended.
-fn count(uc: &mut Uc, _at: u64, _size: u32) {
-    let state = uc.get_data_mut();
+fn count(uc: &mut Uc, _at: u64, _size: usize) {
+    let state = uc.data_mut();
     state.blocks += 1;
     if state.blocks > BLOCKS {
-        let _ = uc.emu_stop();
+        uc.stop();
     }
 }
 
 /// The CPU comes to one of the points.
-fn come(uc: &mut Uc, pc: u64, _size: u32) {
-    if std::mem::take(&mut uc.get_data_mut().done) == pc {
+fn come(uc: &mut Uc, pc: u64, _size: usize) {
+    if std::mem::take(&mut uc.data_mut().done) == pc {
         return;
     }
-    let point = uc.get_data().places.points.get(&pc).copied();
+    let point = uc.data().places.points.get(&pc).copied();
     match point {
         Some(Point::Host) => handlers::host(uc, pc),
         Some(Point::Entry(f)) => calls::entry(uc, f),
         Some(Point::Inside(f)) => calls::inside(uc, f),
-        Some(Point::Direct(index)) => uc.get_data_mut().direct = Some(index),
+        Some(Point::Direct(index)) => uc.data_mut().direct = Some(index),
         None => {}
     }
-    if uc.get_data().todo.is_some() {
-        let _ = uc.emu_stop();
+    if uc.data().todo.is_some() {
+        uc.stop();
     }
 }

@@ -10,7 +10,9 @@ use compose::{Act, Call, Callers, Case, Event, Seen, User, What};
 
 use super::places::Places;
 use super::unwinding::{Backtrace, Unwinder};
-use crate::engine::cpu::{Cpu, Registers, Snapshot, put_word, word};
+use crate::engine::cpu::{put_word, word};
+use crate::engine::interface::Cpu;
+use crate::engine::registers::{Registers, Snapshot};
 
 pub(super) type Uc<'a> = Cpu<'a, Box<State>>;
 
@@ -220,11 +222,11 @@ impl State {
 }
 
 pub(super) fn mail(uc: &Uc, at: u64) -> u64 {
-    word(uc, uc.get_data().places.mail + 8 * at)
+    word(uc, uc.data().places.mail + 8 * at)
 }
 
 pub(super) fn post(uc: &mut Uc, at: u64, value: u64) {
-    let mail = uc.get_data().places.mail;
+    let mail = uc.data().places.mail;
     put_word(uc, mail + 8 * at, value);
 }
 

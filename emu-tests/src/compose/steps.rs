@@ -8,7 +8,8 @@ use compose::{Act, Call, Event, REPLACEMENT, Seen, UNCALLED, User, What, mix};
 
 use super::state::{ANSWER, FUNCTION, Frame, GOT, SEED, SERVICE, Step, TARGETS, Todo, USER, Uc, Waiting, mail, post};
 use super::third;
-use crate::engine::cpu::{Snapshot, word};
+use crate::engine::cpu::word;
+use crate::engine::registers::Snapshot;
 
 /// What `NEXT` answers, and the services.
 const END: u64 = 0;
@@ -25,14 +26,14 @@ const IDLE: u64 = 0x800;
 
 /// What is to be done now.
 pub(super) fn next(uc: &mut Uc) -> u64 {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let now = registers.general(uc);
     let at_sp = word(uc, now[registers.abi.sp]);
-    let Some(level) = uc.get_data_mut().levels.last_mut() else { return END };
+    let Some(level) = uc.data_mut().levels.last_mut() else { return END };
     let waiting = std::mem::replace(&mut level.waiting, Waiting::Nothing);
     let before = level.asked.replace((now.clone(), at_sp));
     over(uc, waiting, before.map(|(all, _)| all), &now);
-    let Some(level) = uc.get_data_mut().levels.last_mut() else { return END };
+    let Some(level) = uc.data_mut().levels.last_mut() else { return END };
     match level.steps.pop_front() {
         Some(step) => begin(uc, step),
         None => ended(uc),
@@ -41,7 +42,7 @@ pub(super) fn next(uc: &mut Uc) -> u64 {
 
 /// There is no more to do for whoever asks.
 fn ended(uc: &mut Uc) -> u64 {
-    let levels = &mut uc.get_data_mut().levels;
+    let levels = &mut uc.data_mut().levels;
     match levels.pop() {
         Some(level) if level.stays => {
             levels.push(level);
@@ -55,7 +56,7 @@ fn ended(uc: &mut Uc) -> u64 {
 /// What was done is over.
 fn over(uc: &mut Uc, waiting: Waiting, before: Option<Snapshot>, now: &Snapshot) {
     let (answer, got) = (mail(uc, ANSWER), mail(uc, GOT));
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let done = Event { value: answer, ..Event::of(Seen::Done) };
     match waiting {
         Waiting::Nothing => {}
@@ -95,7 +96,7 @@ fn idle(n: u64) -> User {
 
 /// Do a step: what the C function is told.
 fn begin(uc: &mut Uc, step: Step) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let act = match step {
         Step::Act(act) => act,
         Step::Stay(call) => return begin_call(uc, call, true),
@@ -169,7 +170,7 @@ fn of_the_third(uc: &mut Uc, act: &Act) -> u64 {
 }
 
 fn begin_call(uc: &mut Uc, call: Call, stays: bool) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     state.wait(Waiting::Call);
     let seed = mix(state.calls, 0x5eed);
     let start = state.places.families[state.family].starts[call.f as usize];
@@ -193,7 +194,7 @@ fn begin_call(uc: &mut Uc, call: Call, stays: bool) -> u64 {
 
 /// The next step at once.
 fn again(uc: &mut Uc) -> u64 {
-    match uc.get_data_mut().levels.last_mut().and_then(|level| level.steps.pop_front()) {
+    match uc.data_mut().levels.last_mut().and_then(|level| level.steps.pop_front()) {
         Some(step) => begin(uc, step),
         None => ended(uc),
     }
@@ -201,13 +202,13 @@ fn again(uc: &mut Uc) -> u64 {
 
 /// A call that nobody makes who can be traced.
 fn beside(uc: &mut Uc, call: Call, service: u64) -> u64 {
-    uc.get_data_mut().level(VecDeque::from([Step::Act(Act::Call(call))]));
+    uc.data_mut().level(VecDeque::from([Step::Act(Act::Call(call))]));
     post(uc, SERVICE, service);
     SERVE
 }
 
 fn operate(uc: &mut Uc, act: &Act, operation: u64, user: usize, more: u64) -> u64 {
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     state.wait(Waiting::Control(act.clone()));
     let mut user = state.case.users[user].clone();
     if let Act::Filter(_, f, _) = act {
@@ -236,8 +237,8 @@ fn control(uc: &mut Uc, operation: u64, user: &User, more: u64) -> u64 {
         What::Fprobe { exit } => 6 + u64::from(exit),
         What::Kretprobe { .. } => 8,
     };
-    let places = Arc::clone(&uc.get_data().places);
-    let family = &places.families[uc.get_data().family];
+    let places = Arc::clone(&uc.data().places);
+    let family = &places.families[uc.data().family];
     let last = if user.what == What::Hijack { family.ends[REPLACEMENT as usize] } else { user.words as u64 };
     let head = [operation, what, user.key(), more, last];
     head.into_iter().zip(0..).for_each(|(value, at)| post(uc, USER + at, value));
@@ -252,7 +253,7 @@ fn control(uc: &mut Uc, operation: u64, user: &User, more: u64) -> u64 {
 /// Sites call something else from now on.
 pub(super) fn changed(uc: &mut Uc) -> u64 {
     let wanted: Vec<u64> = (0..8).map(|f| mail(uc, TARGETS + f)).collect();
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     let places = Arc::clone(&state.places);
     let around = &places.families[state.family].around;
     let mut writes = vec![];

@@ -14,7 +14,7 @@ const THIRD: u64 = 2;
 /// Whoever waits goes on where it asked last.
 pub(super) fn change_places(uc: &mut Uc) {
     let current = mail(uc, CURRENT);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     swap(&mut state.levels, &mut state.third.levels);
     swap(&mut state.frames, &mut state.third.frames);
     state.third.runs = !state.third.runs;
@@ -27,11 +27,11 @@ pub(super) fn change_places(uc: &mut Uc) {
 
 /// It calls a function, and stays in it. Not if it runs already.
 pub(super) fn enter(uc: &mut Uc, call: &Call) -> bool {
-    if uc.get_data().third.runs {
+    if uc.data().third.runs {
         return false;
     }
     change_places(uc);
-    let state = uc.get_data_mut();
+    let state = uc.data_mut();
     if state.levels.is_empty() {
         state.level(VecDeque::new());
         state.todo = Some(Todo::Start(state.places.families[state.family].outside));
@@ -45,7 +45,7 @@ pub(super) fn enter(uc: &mut Uc, call: &Call) -> bool {
 
 /// The function in which it stays returns, if there is one.
 pub(super) fn leave(uc: &mut Uc) -> bool {
-    let third = &mut uc.get_data_mut().third;
+    let third = &mut uc.data_mut().third;
     if third.runs || third.frames.is_empty() {
         return false;
     }
@@ -58,7 +58,7 @@ pub(super) fn leave(uc: &mut Uc) -> bool {
 
 /// It ends, wherever it is. The next one has its stack.
 pub(super) fn end(uc: &mut Uc) -> bool {
-    let third = &mut uc.get_data_mut().third;
+    let third = &mut uc.data_mut().third;
     if third.runs {
         return false;
     }

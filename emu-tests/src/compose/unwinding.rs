@@ -8,7 +8,8 @@ use codegen::words::abi::Reg;
 use compose::Callers;
 
 use super::places::Places;
-use crate::engine::cpu::{EXIT, Registers, Snapshot};
+use crate::engine::cpu::EXIT;
+use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::unwind::{Row, Rule, Table};
 
 /// Nobody has this address.

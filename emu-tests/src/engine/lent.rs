@@ -3,10 +3,11 @@
 
 use codegen::arch::machine::{Lent, LentCpu, LentTo};
 use codegen::words::abi::Reg;
-use codegen::words::error::{Error, Result};
+use codegen::words::error::Result;
 use link::Image;
 
-use crate::engine::cpu::{Cpu, Registers};
+use crate::engine::interface::{Access, Cpu};
+use crate::engine::registers::Registers;
 
 /// The data of hooks, as such instructions need it.
 pub(crate) trait Lends: Sized + 'static {
@@ -15,7 +16,7 @@ pub(crate) trait Lends: Sized + 'static {
     /// What the CPU's clock says.
     fn clock(&self) -> u64;
     /// Memory is accessed, in 8 bytes or less, as the engine's own instructions make their hooks say.
-    fn accessed(uc: &mut Cpu<'_, Self>, at: u64, bytes: usize, is_write: bool);
+    fn accessed(uc: &mut Cpu<'_, Self>, access: Access);
     /// A CPU would raise this fault.
     fn faulted(&mut self, pc: u64, fault: &'static str);
 }
@@ -28,7 +29,7 @@ const LONGEST: usize = 15;
 /// # Errors
 /// The engine takes no hook.
 pub(crate) fn attach<D: Lends>(
-    uc: &mut Cpu<'static, D>,
+    uc: &mut Cpu<'_, D>,
     lent: Lent,
     image: &Image,
     instructions: impl IntoIterator<Item = u64>,
@@ -36,8 +37,7 @@ pub(crate) fn attach<D: Lends>(
     for at in instructions {
         let code = (1..=LONGEST).rev().find_map(|size| image.bytes(at, size)).unwrap_or_default();
         let Some(code) = (lent.size)(code).and_then(|size| code.get(..size)).map(<[u8]>::to_vec) else { continue };
-        uc.add_code_hook(at, at, move |uc, pc, _| run(uc, pc, lent, &code))
-            .map_err(|e| Error::new(format!("emulator: hook: {e:?}")))?;
+        uc.on_instructions(at..=at, Box::new(move |uc, pc, _| run(uc, pc, lent, &code)))?;
     }
     Ok(())
 }
@@ -45,14 +45,14 @@ pub(crate) fn attach<D: Lends>(
 /// The hook on one of them.
 fn run<D: Lends>(uc: &mut Cpu<'_, D>, pc: u64, lent: Lent, code: &[u8]) {
     let next = pc.wrapping_add(code.len() as u64);
-    let _ = match (lent.run)(code, next, &mut Borrowed { uc }) {
-        Ok(LentTo::Us) => uc.set_pc(next),
-        Ok(LentTo::Engine) => Ok(()),
+    match (lent.run)(code, next, &mut Borrowed { uc }) {
+        Ok(LentTo::Us) => uc.go(next),
+        Ok(LentTo::Engine) => {}
         Err(fault) => {
-            uc.get_data_mut().faulted(pc, fault);
-            uc.emu_stop()
+            uc.data_mut().faulted(pc, fault);
+            uc.stop();
         }
-    };
+    }
 }
 
 /// The CPU, and the accesses that the engine's own instructions would be asked about.
@@ -64,53 +64,43 @@ impl<D: Lends> Borrowed<'_, '_, D> {
     /// Words of 8 bytes, as the engine makes them.
     fn accesses(&mut self, at: u64, bytes: usize, is_write: bool) {
         for from in (0..bytes as u64).step_by(8) {
-            D::accessed(self.uc, at.wrapping_add(from), bytes.saturating_sub(from as usize).min(8), is_write);
+            let bytes = bytes.saturating_sub(from as usize).min(8);
+            D::accessed(self.uc, Access { at: at.wrapping_add(from), bytes, is_write });
         }
     }
 }
 
 impl<D: Lends> LentCpu for Borrowed<'_, '_, D> {
     fn general(&self, reg: Reg) -> u64 {
-        self.uc.get_data().registers().map_or(0, |registers| registers.get(self.uc, reg))
+        self.uc.data().registers().map_or(0, |registers| registers.get(self.uc, reg))
     }
 
     fn get(&self, id: i32, value: &mut [u8]) {
         // The engine has the register: its number is compared with the engine's own in a test.
-        let found = match value.len() {
-            ..=8 => self.uc.reg_read(id).map(|word| word.to_le_bytes().to_vec()),
-            _ => self.uc.reg_read_long(id).map(<[u8]>::into_vec),
-        };
-        value.iter_mut().zip(found.unwrap_or_default()).for_each(|(to, from)| *to = from);
+        let _ = self.uc.read_bytes(id, value);
     }
 
     fn set(&mut self, id: i32, value: &[u8]) {
-        let mut word = [0; 8];
-        let _ = match word.get_mut(..value.len()) {
-            Some(low) => {
-                low.copy_from_slice(value);
-                self.uc.reg_write(id, u64::from_le_bytes(word))
-            }
-            None => self.uc.reg_write_long(id, value),
-        };
+        let _ = self.uc.write_bytes(id, value);
     }
 
     fn set_general(&mut self, reg: Reg, value: u64) {
-        if let Some(registers) = self.uc.get_data().registers() {
+        if let Some(registers) = self.uc.data().registers() {
             registers.set(self.uc, reg, value);
         }
     }
 
     fn clock(&self) -> u64 {
-        self.uc.get_data().clock()
+        self.uc.data().clock()
     }
 
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool {
         self.accesses(at, bytes.len(), false);
-        self.uc.mem_read(at, bytes).is_ok()
+        self.uc.load(at, bytes)
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
         self.accesses(at, bytes.len(), true);
-        self.uc.mem_write(at, bytes).is_ok()
+        self.uc.store(at, bytes)
     }
 }

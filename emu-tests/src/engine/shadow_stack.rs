@@ -2,7 +2,8 @@
 
 use codegen::words::recorder::Recorder;
 
-use crate::engine::cpu::{Cpu, put_word, word, words};
+use crate::engine::cpu::{put_word, word, words};
+use crate::engine::interface::Cpu;
 
 /// Where it lies, and its bytes.
 pub(crate) const STACK: u64 = 0x69_9e33_0000;
@@ -47,7 +48,7 @@ impl Kept {
 
     /// The stack as it is before a run.
     pub(crate) fn prepare<D>(uc: &mut Cpu<'_, D>) {
-        let _ = uc.mem_write(STACK, &vec![0xa5; SIZE as usize]);
+        uc.store(STACK, &vec![0xa5; SIZE as usize]);
         for (at, word) in (STACK..).step_by(8).zip(BEFORE.as_flattened()) {
             put_word(uc, at, *word);
         }

@@ -14,7 +14,7 @@ use gimli::{
 };
 use link::{Image, SymbolKind};
 
-use crate::engine::cpu::Registers;
+use crate::engine::registers::Registers;
 
 /// Where a column's value is. Bytes are relative to CFA.
 #[derive(Clone, Copy, Debug)]

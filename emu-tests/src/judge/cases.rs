@@ -13,7 +13,8 @@ use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::recorder::{Clock, Event, Recorder};
 use codegen::words::term::{EntryState, Root};
 
-use crate::engine::cpu::{EXIT, STACK_TOP, Snapshot};
+use crate::engine::cpu::{EXIT, STACK_TOP};
+use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::judge::fixture::{Function, LIVEPATCH};
 use crate::judge::rig::Rig;

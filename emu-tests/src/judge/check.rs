@@ -274,7 +274,12 @@ fn judge_patched(
 /// The code of all functions as it is in memory.
 fn bodies(rig: &Rig) -> Vec<u8> {
     let symbols = rig.functions.iter().filter_map(|f| rig.traced().symbol(&f.name));
-    symbols.flat_map(|s| rig.uc.mem_read_as_vec(s.address, s.size as usize).unwrap_or_default()).collect()
+    let bytes = |s: &link::Symbol| {
+        let mut bytes = vec![0; s.size as usize];
+        rig.uc.load(s.address, &mut bytes);
+        bytes
+    };
+    symbols.flat_map(bytes).collect()
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {

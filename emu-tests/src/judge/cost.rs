@@ -8,11 +8,12 @@ use std::sync::Arc;
 use codegen::arch::machine::Branch;
 use codegen::arch::patch::SiteState;
 use codegen::words::error::{Error, Result};
-use unicorn_engine::{HookType, uc_error};
 
-use crate::engine::cpu::{EXIT, Registers, STACK_SIZE, STACK_TOP};
+use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP};
 use crate::engine::disasm::decode;
 use crate::engine::flow::{ReturnStack, Taken};
+use crate::engine::interface::{Access, Accesses, EVERYWHERE};
+use crate::engine::registers::Registers;
 use crate::judge::cases::cases;
 use crate::judge::checks::compare::{enabled, reference};
 use crate::judge::fixture::{Setup, fixtures, functions};
@@ -87,7 +88,7 @@ impl Returns {
             return;
         }
         let mut bytes = vec![0; size];
-        if uc.mem_read(pc, &mut bytes).is_err() {
+        if !uc.load(pc, &mut bytes) {
             return;
         }
         let branch = *self.known.entry(bytes).or_insert_with_key(|bytes| {
@@ -180,42 +181,35 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
 fn count_into(rig: &mut Rig, trampoline: usize, count: &Rc<Cell<Count>>, returns: &Rc<RefCell<Returns>>) -> Result<()> {
     let (start, size) = rig.ranges[trampoline];
     let registers = rig.registers;
-    let hook = |e: uc_error| Error::new(format!("emulator: hook: {e:?}"));
     let here = Rc::clone(count);
     let returns = Rc::clone(returns);
-    rig.uc
-        .add_code_hook(1, 0, move |uc, pc, bytes| {
-            returns.borrow_mut().executed(registers, uc, pc, bytes as usize);
-            let mut c = here.get();
-            c.inside = pc.wrapping_sub(start) < size;
-            if c.inside {
-                let sp = registers.sp(uc);
-                if c.executed == 0 {
-                    (c.entry, c.lowest) = (sp, sp);
-                }
-                c.executed += 1;
-                c.lowest = c.lowest.min(sp);
+    let executes = move |uc: &mut Uc, pc, bytes| {
+        returns.borrow_mut().executed(registers, uc, pc, bytes);
+        let mut c = here.get();
+        c.inside = pc.wrapping_sub(start) < size;
+        if c.inside {
+            let sp = registers.sp(uc);
+            if c.executed == 0 {
+                (c.entry, c.lowest) = (sp, sp);
             }
-            here.set(c);
-        })
-        .map_err(hook)?;
+            c.executed += 1;
+            c.lowest = c.lowest.min(sp);
+        }
+        here.set(c);
+    };
+    rig.uc.on_instructions(EVERYWHERE, Box::new(executes))?;
     let stack = STACK_TOP - STACK_SIZE..STACK_TOP;
-    for (kind, is_store) in [(HookType::MEM_READ, false), (HookType::MEM_WRITE, true)] {
-        let (here, stack) = (Rc::clone(count), stack.clone());
-        rig.uc
-            .add_mem_hook(kind, 1, 0, move |_, _, at, bytes, _| {
-                let mut c = here.get();
-                if c.inside {
-                    let words = bytes.div_ceil(8) as u32;
-                    *if is_store { &mut c.stores } else { &mut c.loads } += words;
-                    if is_store && stack.contains(&at) {
-                        c.lowest = c.lowest.min(at);
-                    }
-                }
-                here.set(c);
-                true
-            })
-            .map_err(hook)?;
-    }
-    Ok(())
+    let here = Rc::clone(count);
+    let accesses = move |_: &mut Uc, access: Access| {
+        let mut c = here.get();
+        if c.inside {
+            let words = access.bytes.div_ceil(8) as u32;
+            *if access.is_write { &mut c.stores } else { &mut c.loads } += words;
+            if access.is_write && stack.contains(&access.at) {
+                c.lowest = c.lowest.min(access.at);
+            }
+        }
+        here.set(c);
+    };
+    rig.uc.on_accesses(Accesses::All, EVERYWHERE, Box::new(accesses)).map(drop)
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use codegen::arch::patch::SiteState;
 use codegen::words::error::Result;
 
-use crate::engine::cpu::{EXIT, Snapshot};
+use crate::engine::cpu::EXIT;
 use crate::engine::disasm::Decoded;
+use crate::engine::registers::Snapshot;
 use crate::judge::rig::Rig;
 use crate::judge::suite::Naming;
 use crate::judge::tally::Tally;
@@ -154,7 +155,7 @@ pub(crate) fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Vec<Step>, Ve
     let trace = rig.trace();
     (trace.recording, trace.checks.writers) = (Some(Vec::new()), Some(BTreeMap::new()));
     rig.run(case, rig.start(case), &case.initial.registers, true);
-    if rig.uc.pc_read().is_ok_and(|pc| pc != EXIT) {
+    if rig.uc.pc() != EXIT {
         rig.reload()?;
     }
     let trace = rig.trace();

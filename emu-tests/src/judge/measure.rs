@@ -70,12 +70,12 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> R
         let clock = Instant::now();
         for _ in 0..RUNS {
             // The least that makes the run come back: SP, and the return address where the psABI has it.
-            bare.registers.set(&mut bare.uc, bare.registers.abi.sp, sp);
+            bare.registers.set(&mut *bare.uc, bare.registers.abi.sp, sp);
             match bare.registers.abi.link {
-                Some(link) => bare.registers.set(&mut bare.uc, link, EXIT),
-                None => drop(put_word(&mut bare.uc, sp, EXIT)),
+                Some(link) => bare.registers.set(&mut *bare.uc, link, EXIT),
+                None => drop(put_word(&mut *bare.uc, sp, EXIT)),
             }
-            let _ = bare.uc.emu_start(start, EXIT, 0, 0);
+            let _ = bare.uc.run(start, EXIT);
         }
         best.bare = best.bare.min(clock.elapsed() / RUNS);
     }

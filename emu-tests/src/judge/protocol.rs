@@ -13,10 +13,12 @@ use codegen::words::abi::Loc;
 use codegen::words::error::Result;
 use link::PAGE;
 use serde::Serialize;
-use unicorn_engine::Prot;
 
-use crate::engine::cpu::{Cpu, Registers, STACK_TOP, load, word, write_code};
+use crate::engine::cpu::{STACK_TOP, word};
 use crate::engine::disasm::decode;
+use crate::engine::interface::{Cpu, Holds};
+use crate::engine::load::load;
+use crate::engine::registers::Registers;
 
 /// The address that the tracer records for the site: of a function at a multiple of 8, whatever lies before that.
 const IP: u64 = 0x40_0000_100c;
@@ -77,7 +79,7 @@ struct Judge<'j> {
     backend: &'j dyn Backend,
     site: &'j Site,
     registers: Registers,
-    uc: Cpu<'static, ()>,
+    uc: Box<Cpu<'static, ()>>,
     entry: u64,
     window: Range<u64>,
 }
@@ -90,8 +92,7 @@ pub fn judge_sites(backend: &dyn Backend, convention: &'static Convention) -> Re
     let (site, facts) = (&convention.site, backend.facts());
     let registers = Registers::of(backend.machine(), &facts.abi)?;
     let mut uc = load(backend, std::iter::empty(), ())?;
-    let mapped = uc.mem_map(IP & !(PAGE - 1), PAGE, Prot::ALL);
-    mapped.map_err(|e| codegen::words::error::Error::new(format!("emulator: map the site: {e:?}")))?;
+    uc.map(IP & !(PAGE - 1), PAGE, Holds::Code)?;
     let window = IP..IP.wrapping_add_signed(site.ip_offset.into());
     let mut judge = Judge { backend, site, registers, uc, entry: 0, window };
     let mut all = Sites::default();
@@ -186,7 +187,7 @@ impl Judge<'_> {
                     let found = self.follow(came);
                     all.sequences += 1;
                     // Whoever comes to the entry trampoline reads there which `ftrace_ops` is meant.
-                    let op = literal.map(|at| word(&self.uc, at)).filter(|_| found != self.window.end);
+                    let op = literal.map(|at| word(&*self.uc, at)).filter(|_| found != self.window.end);
                     let unnamed = op.is_some_and(|op| ![OP, NOP_OP].contains(&op));
                     if may.contains(&found) && self.linked(found) && !unnamed {
                         continue;
@@ -218,13 +219,13 @@ impl Judge<'_> {
     /// Memory after so many of the steps.
     fn stand(&mut self, before: &[Write], steps: &[Poke], done: usize) -> Result<()> {
         let steps: Vec<Write> = steps.iter().take(done).map(|poke| poke.write.clone()).collect();
-        write_code(&mut self.uc, before)?;
-        write_code(&mut self.uc, &steps)
+        self.uc.write_code(before)?;
+        self.uc.write_code(&steps)
     }
 
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; (self.window.end - self.window.start) as usize];
-        let _ = self.uc.mem_read(self.window.start, &mut bytes);
+        self.uc.load(self.window.start, &mut bytes);
         bytes
     }
 
@@ -236,7 +237,7 @@ impl Judge<'_> {
     /// A CPU from the start of the site to one of its instructions; `None` if it goes elsewhere.
     fn come(&mut self, to: u64) -> Option<u64> {
         let sp = self.registers.abi.sp;
-        self.registers.set(&mut self.uc, sp, STACK_TOP - 256);
+        self.registers.set(&mut *self.uc, sp, STACK_TOP - 256);
         let mut pc = self.window.start;
         for _ in 0..MOST {
             if pc == to {
@@ -263,17 +264,17 @@ impl Judge<'_> {
 
     /// One instruction.
     fn step(&mut self, pc: u64) -> Option<u64> {
-        let _ = self.uc.emu_start(pc, 0, 0, 1);
-        self.uc.pc_read().ok().filter(|next| *next != pc)
+        let _ = self.uc.run_at_most(pc, 0, 1);
+        Some(self.uc.pc()).filter(|next| *next != pc)
     }
 
     /// Where a trampoline was called, it finds the way back.
     fn linked(&self, pc: u64) -> bool {
         let back = match self.site.pc {
-            Loc::Reg(reg) => self.registers.get(&self.uc, reg),
+            Loc::Reg(reg) => self.registers.get(&*self.uc, reg),
             Loc::Stack(offset) => {
-                let sp = self.registers.get(&self.uc, self.registers.abi.sp);
-                word(&self.uc, sp.wrapping_add(offset as u64))
+                let sp = self.registers.get(&*self.uc, self.registers.abi.sp);
+                word(&*self.uc, sp.wrapping_add(offset as u64))
             }
         };
         pc == self.window.end || back == self.window.end

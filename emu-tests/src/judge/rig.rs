@@ -10,13 +10,14 @@ use codegen::ask::spec::{Direct, Kind};
 use codegen::words::error::{Error, Result};
 use link::{Image, Options};
 use rustc_hash::FxHashMap;
-use unicorn_engine::{Context, uc_error};
 
-use crate::engine::cpu::{
-    EXIT, Memory, Registers, SPARSE_DIRECT, SPARSE_LIVEPATCH, Snapshot, load_on, map_sparse, put_word, word, write_code,
-};
+use crate::engine::cpu::{EXIT, SPARSE_DIRECT, SPARSE_LIVEPATCH, put_word, word};
 use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::interface::{Ended, Saved, Trap, Why};
 use crate::engine::lent;
+use crate::engine::load::{load_on, map_sparse};
+use crate::engine::memory::Memory;
+use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::rng::Rng;
 use crate::engine::unwind::Table;
 use crate::judge::cells::mark_cells;
@@ -59,10 +60,10 @@ pub(crate) struct Rig<'s> {
     /// The traced functions, if they are elsewhere.
     pub(crate) away: Option<Away<'s>>,
     pub(crate) registers: Registers,
-    pub(crate) uc: Uc<'static>,
+    pub(crate) uc: Box<Uc<'static>>,
     hooks: Hooks,
     /// The CPU as it was before anything ran: a run that went astray may have changed any of it.
-    pub(crate) fresh: Context,
+    fresh: Saved,
     /// The last run may have left more behind than the next one sets.
     pub(crate) dirty: bool,
     /// The last run ended where it was to return to.
@@ -196,16 +197,16 @@ impl<'s> Rig<'s> {
             table: Some(Rc::new(table)),
             ..Trace::of(&suite.contracts)?
         };
-        let mut uc = load_on(suite.backend, images(), Rc::clone(&memory), Some(Box::new(trace)))?;
-        map_sparse(&mut uc, registers.machine.ret)?;
-        thread::map_for(&mut uc, &suite.contracts)?;
-        let hooks = if hooks { Hooks::all(&mut uc)? } else { Hooks::none() };
-        lent::attach(&mut uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
+        let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
+        map_sparse(&mut *uc, registers.machine.ret)?;
+        thread::map_for(&mut *uc, &suite.contracts)?;
+        let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
+        lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
         for i in 0..registers.machine.vectors.len() {
-            registers.set_vector(&mut uc, i, &rng.vector());
+            registers.set_vector(&mut *uc, i, &rng.vector());
         }
-        registers.set_control(&mut uc)?;
-        let fresh = uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
+        registers.set_control(&mut *uc)?;
+        let fresh = uc.save()?;
         let (starts, entries) = starts(functions, traced.unwrap_or(&image));
         Ok(Rig {
             starts,
@@ -228,7 +229,7 @@ impl<'s> Rig<'s> {
             image,
             away,
             registers,
-            clean: registers.snapshot(&uc),
+            clean: registers.snapshot(&*uc),
             fresh,
             stack: garbage,
             memory,
@@ -248,21 +249,21 @@ impl<'s> Rig<'s> {
 
     /// Look at accesses to the stack from now on.
     pub(crate) fn watch(&mut self) -> Result<()> {
-        self.hooks.watch(&mut self.uc)
+        self.hooks.watch(&mut *self.uc)
     }
 
     /// No longer look at them, in so many runs.
     pub(crate) fn unwatch(&mut self, runs: usize) -> Result<()> {
-        self.hooks.unwatch(&mut self.uc, runs)
+        self.hooks.unwatch(&mut *self.uc, runs)
     }
 
     pub(crate) fn trace(&mut self) -> &mut Trace {
-        self.uc.get_data_mut().get_or_insert_default()
+        self.uc.data_mut().get_or_insert_default()
     }
 
     /// What the last run must leave in registers, if this is what an unpatched one leaves.
     pub(crate) fn expected<'u>(&self, unpatched: &'u Snapshot) -> Cow<'u, Snapshot> {
-        self.uc.get_data().as_ref().map_or(Cow::Borrowed(unpatched), |trace| trace.state.since_moved(unpatched))
+        self.uc.data().as_ref().map_or(Cow::Borrowed(unpatched), |trace| trace.state.since_moved(unpatched))
     }
 
     pub(crate) fn address(&self, symbol: &str) -> u64 {
@@ -321,7 +322,7 @@ impl<'s> Rig<'s> {
 
     /// The unwind table of the trampolines.
     pub(crate) fn table(&self) -> Option<Rc<Table>> {
-        self.uc.get_data().as_ref()?.table.clone()
+        self.uc.data().as_ref()?.table.clone()
     }
 
     /// A site, for whoever writes to it.
@@ -359,7 +360,7 @@ impl<'s> Rig<'s> {
             return self.patch_all(self.on(attach), only);
         }
         let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
-        let trace = self.uc.get_data_mut().get_or_insert_default();
+        let trace = self.uc.data_mut().get_or_insert_default();
         for site in sites.iter().filter(|site| !site.function.ends_with(LIVEPATCH)) {
             if let Some(cell) = trace.cells.get_mut(site.ip) {
                 cell.marks.set(Mark::SITE, true);
@@ -386,7 +387,7 @@ impl<'s> Rig<'s> {
         let (at, size) = self.ranges[attach];
         let write = Write { at, bytes: linked.bytes(at, size as usize).unwrap_or_default().to_vec() };
         self.image.write(&write)?;
-        write_code(&mut self.uc, &[write])
+        self.uc.write_code(&[write])
     }
 
     /// The trampoline that a hooked return goes to.
@@ -403,7 +404,7 @@ impl<'s> Rig<'s> {
     /// Run a case from `start`, where everything is as it is when the function is called.
     pub(crate) fn run(&mut self, case: &Arc<Case>, start: u64, initial: &Snapshot, enabled: bool) -> Outcome {
         self.load_case(case, initial, enabled);
-        let ended = self.uc.emu_start(start, EXIT, 0, 0);
+        let ended = self.uc.run(start, EXIT);
         self.collect(case, ended)
     }
 
@@ -416,19 +417,19 @@ impl<'s> Rig<'s> {
         trace.through = through;
         trace.begin(case, enabled);
         if self.dirty {
-            let _ = self.uc.context_restore(&self.fresh);
+            self.uc.restore(&self.fresh);
         }
-        let flags = self.registers.load_over(&mut self.uc, initial, self.clean.flags);
+        let flags = self.registers.load_over(&mut *self.uc, initial, self.clean.flags);
         let as_case = std::ptr::eq(initial, &case.initial.registers) && case.initial.thread.is_none();
         self.trace().loaded = as_case.then_some(flags);
         let contract = &self.suite.contracts[case.attach];
         if let Some(at) = case.initial.thread {
             // The engine has the register: its number is compared with the engine's own in a test.
-            let _ = thread::point(&mut self.uc, self.registers, contract.convention.thread, at);
+            let _ = thread::point(&mut *self.uc, self.registers, contract.convention.thread, at);
         }
         if let Some(words) = Words::of(contract) {
             let clock = self.trace().clock;
-            words.prepare(case, clock, &mut self.uc);
+            words.prepare(case, clock, &mut *self.uc);
         }
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);
@@ -439,17 +440,17 @@ impl<'s> Rig<'s> {
     }
 
     /// What the run left, and whether it reached the exit.
-    pub(crate) fn collect(&mut self, case: &Arc<Case>, ended: std::result::Result<(), uc_error>) -> Outcome {
+    pub(crate) fn collect(&mut self, case: &Arc<Case>, ended: Ended) -> Outcome {
         let Initial { sp, above, .. } = &case.initial;
-        let pc = self.uc.pc_read().unwrap_or(0);
+        let pc = self.uc.pc();
         self.came_back = pc == EXIT;
-        let mut trace = self.uc.get_data_mut().take().unwrap_or_default();
+        let mut trace = self.uc.data_mut().take().unwrap_or_default();
         match ended {
-            Ok(()) if pc == EXIT => trace.finished(&mut self.uc),
+            Ok(()) if pc == EXIT => trace.finished(&mut *self.uc),
             Ok(()) => trace.stopped(pc, Place::Stopped),
-            Err(uc_error::FETCH_UNMAPPED) => trace.astray(pc),
-            Err(uc_error::READ_UNMAPPED | uc_error::WRITE_UNMAPPED) => trace.stopped(pc, Place::UnmappedAccess),
-            Err(e) => trace.stopped(pc, Place::Engine { error: format!("{e:?}") }),
+            Err(Trap { why: Why::NoCode, .. }) => trace.astray(pc),
+            Err(Trap { why: Why::NoMemory, .. }) => trace.stopped(pc, Place::UnmappedAccess),
+            Err(trap) => trace.stopped(pc, Place::Engine { error: trap.said }),
         }
         // Besides general registers and flags, which each run sets, only handlers of any kind, a fault or what a contract lets
         // go changes any. Where trampolines are not judged, nobody has seen whether they keep vector registers.
@@ -459,15 +460,15 @@ impl<'s> Rig<'s> {
         let mut outcome = Outcome { registers: Snapshot::default(), above: room, result: [0; RESULT] };
         let moved = if trace.enabled {
             // Flags are judged where a trampoline is through, and no more.
-            self.registers.only_general(&self.uc, &mut outcome.registers);
+            self.registers.only_general(&*self.uc, &mut outcome.registers);
             !trace.state.untouched
         } else {
-            outcome.registers = self.registers.snapshot(&self.uc);
+            outcome.registers = self.registers.snapshot(&*self.uc);
             let vectors = std::mem::take(&mut outcome.registers.vectors);
             vectors != self.clean.vectors || outcome.registers.control != self.clean.control
         };
         self.dirty = moved || case.initial.thread.is_some() || self.roles.lets_go || !trace.checks.findings.is_empty();
-        *self.uc.get_data_mut() = Some(trace);
+        *self.uc.data_mut() = Some(trace);
         self.memory.read(*sp, &mut outcome.above);
         let read = self.memory.read(self.scratch, &mut outcome.result);
         self.result_clear = read && outcome.result == [0; RESULT];
@@ -483,7 +484,7 @@ impl<'s> Rig<'s> {
         };
         let away = self.away.iter().flat_map(|a| &a.functions.segments);
         let writes: Vec<Write> = self.image.segments.iter().chain(away).map(whole).collect();
-        write_code(&mut self.uc, &writes)?;
+        self.uc.write_code(&writes)?;
         self.prepared = None;
         self.patch_all(SiteState::Disabled, None)
     }
@@ -518,8 +519,8 @@ impl<'s> Rig<'s> {
             None => self.callback,
         };
         let jumps = jumps(self.suite, &self.image, case)?;
-        write_code(&mut self.uc, &jumps)?;
-        self.variables.set(self.suite, &mut self.uc, case, func)?;
+        self.uc.write_code(&jumps)?;
+        self.variables.set(self.suite, &mut *self.uc, case, func)?;
         let early = match (case.situation.early(), self.through(case.attach)) {
             (true, _) => self.places.direct.named,
             (false, Some(_)) => self.ranges[case.attach].0,
@@ -534,15 +535,15 @@ impl<'s> Rig<'s> {
                     "a trampoline reads `op` itself, and nobody says where in it; valid: with offsets",
                 ));
             };
-            put_word(&mut self.uc, func_at, func);
-            put_word(&mut self.uc, early_at, early);
+            put_word(&mut *self.uc, func_at, func);
+            put_word(&mut *self.uc, early_at, early);
             if let Some(nop_op) = self.nop_op {
                 // It names no direct trampoline.
-                put_word(&mut self.uc, func_at.wrapping_sub(self.places.op).wrapping_add(nop_op), self.nothing);
+                put_word(&mut *self.uc, func_at.wrapping_sub(self.places.op).wrapping_add(nop_op), self.nothing);
             }
         }
         if let Some(callee) = self.callee {
-            put_word(&mut self.uc, callee, func);
+            put_word(&mut *self.uc, callee, func);
         }
         for &slot in &self.slots {
             let mut call = self.suite.backend.patch_call(slot, func)?;
@@ -550,7 +551,7 @@ impl<'s> Rig<'s> {
                 // As it was linked, before the kernel wrote to it. To a copy the kernel writes at once.
                 call.bytes = self.image.bytes(slot, call.bytes.len()).unwrap_or_default().to_vec();
             }
-            write_code(&mut self.uc, &[call])?;
+            self.uc.write_code(&[call])?;
         }
         self.prepared = Some((func, early));
         Ok(())
@@ -569,7 +570,7 @@ impl<'s> Rig<'s> {
         let start = only.map(|i| self.function(&self.functions[i].name));
         let mut writes = Vec::new();
         let sites = &self.away.as_ref().map_or(&self.image, |a| &a.functions).sites;
-        let trace = self.uc.get_data_mut().get_or_insert_default();
+        let trace = self.uc.data_mut().get_or_insert_default();
         // Functions that others are redirected to stay untraced.
         let wanted = |s: &&link::SiteEntry| match start {
             Some(start) => s.start == start,
@@ -581,7 +582,7 @@ impl<'s> Rig<'s> {
                 cell.marks.set(Mark::SITE, state != SiteState::Disabled);
             }
         }
-        write_code(&mut self.uc, &writes)
+        self.uc.write_code(&writes)
     }
 
     pub(crate) fn decode(&self, i: usize) -> Result<Vec<Decoded>> {
@@ -599,7 +600,7 @@ impl<'s> Rig<'s> {
 
     /// A word of memory, as it is.
     pub(crate) fn word(&self, at: u64) -> u64 {
-        word(&self.uc, at)
+        word(&*self.uc, at)
     }
 
     pub(crate) fn symbolic(&self, pc: u64) -> String {

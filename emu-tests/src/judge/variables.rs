@@ -4,7 +4,8 @@
 use codegen::words::error::{Error, Result};
 use link::Image;
 
-use crate::engine::cpu::{Cpu, put_word};
+use crate::engine::cpu::put_word;
+use crate::engine::interface::Cpu;
 use crate::judge::suite::Suite;
 use crate::run::case::Case;
 

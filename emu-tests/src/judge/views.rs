@@ -6,8 +6,9 @@ use std::sync::Arc;
 use codegen::words::abi::{Reg, RegSet};
 use codegen::words::error::Result;
 
-use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, Snapshot};
+use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP};
 use crate::engine::disasm::Decoded;
+use crate::engine::registers::Snapshot;
 use crate::judge::cases::cases;
 use crate::judge::explain::recorded;
 use crate::judge::fixture::{Setup, fixtures, functions};
@@ -172,7 +173,7 @@ fn run(
     let (mut all, findings) = recorded(rig, case)?;
     if all.last().is_some_and(|s| s.inside) {
         // Where nothing is looked at any more: at the end of the run.
-        let end = Step { pc: EXIT, inside: false, registers: rig.registers.snapshot(&rig.uc), stack: Vec::new() };
+        let end = Step { pc: EXIT, inside: false, registers: rig.registers.snapshot(&*rig.uc), stack: Vec::new() };
         all.push(end);
     }
     let ways = rig.trace().checks.promised.get(trampoline).copied().unwrap_or_default();

@@ -9,8 +9,8 @@ use link::{Access, Image, STUBS, SymbolKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::observed::Kind;
-use crate::engine::cpu::Registers;
 use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
 use crate::judge::cells::{extent, tail};
 

@@ -40,7 +40,7 @@ use self::run::{Change, Seen, Subject};
 pub use self::spot::{Spot, is_id};
 use self::tokens::{CODE, Names};
 pub use self::value::{Offset, Value};
-use crate::engine::cpu::Registers;
+use crate::engine::registers::Registers;
 
 /// Runs after which no more are tried.
 const MOST: usize = 1500;

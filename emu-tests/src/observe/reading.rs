@@ -10,8 +10,9 @@ use super::code::Taken;
 use super::observed::{By, Call, Caller, End, Leave, Line, Link, Shows, Unwound, Vectors, Way};
 use super::run::{self, Seen, SeenCall, SeenUnwind, Subject};
 use super::value::{Offset, Place, Value};
-use crate::engine::cpu::{STACK_SIZE, STACK_TOP, Snapshot};
+use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
 use crate::engine::disasm::Decoded;
+use crate::engine::registers::Snapshot;
 
 /// Bytes above where SP was that count as a frame's: what a call pushed, and what the caller has there.
 const CALLERS: u64 = 0x20;

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
-use codegen::words::error::{Error, Result};
+use codegen::words::error::Result;
 use codegen::words::term::{Root, Term};
 use link::{Image, PAGE, STUBS};
 use rustc_hash::FxHashMap;
-use unicorn_engine::{HookType, MemType, Prot};
 
 use super::code::{Code, Taken};
 use super::tokens::{Names, Tokens};
-use crate::engine::cpu::{
-    Cpu, GENERAL, Registers, STACK_SIZE, STACK_TOP, Snapshot, VECTOR, load, put_word, word, words,
-};
+use crate::engine::cpu::{STACK_SIZE, STACK_TOP, put_word, word, words};
+use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds};
 use crate::engine::lent::{self, Lends};
+use crate::engine::load::load;
+use crate::engine::registers::{GENERAL, Registers, Snapshot, VECTOR};
 
 /// Instructions after which it is called a loop.
 const BUDGET: usize = 20_000;
@@ -221,26 +221,25 @@ impl Subject<'_> {
             fault: None,
         };
         let mut uc = load(self.backend, std::iter::once(self.image), watch)?;
-        hooks(&mut uc)?;
+        hooks(&mut *uc)?;
         let own = self.code.lines.iter().map(|line| line.at);
-        lent::attach(&mut uc, self.registers.machine.lent, self.image, own)?;
-        self.fill(&mut uc, sp, changes)?;
-        let before = self.registers.snapshot(&uc);
-        uc.get_data_mut().gpr = before.gpr;
-        let above = words(&uc, sp, ABOVE as usize);
+        lent::attach(&mut *uc, self.registers.machine.lent, self.image, own)?;
+        self.fill(&mut *uc, sp, changes)?;
+        let before = self.registers.snapshot(&*uc);
+        uc.data_mut().gpr = before.gpr;
+        let above = words(&*uc, sp, ABOVE as usize);
         let mut calls = Vec::new();
-        let end = self.calls(&mut uc, &mut calls, changes);
-        let after = self.registers.snapshot(&uc);
-        uc.get_data_mut().wrote(after.gpr);
-        let above = (above, words(&uc, sp, ABOVE as usize));
-        let written: Vec<u64> = uc.get_data().written.iter().copied().collect();
-        let place = |at: &u64| uc.get_data().places.get(at).cloned().unwrap_or_else(|| Term::number(*at as i64));
-        let writes = written.iter().map(|at| (place(at), word(&uc, *at))).collect();
-        let mut reads: Vec<Term> =
-            uc.get_data().read.iter().filter_map(|at| uc.get_data().places.get(at).cloned()).collect();
+        let end = self.calls(&mut *uc, &mut calls, changes);
+        let after = self.registers.snapshot(&*uc);
+        uc.data_mut().wrote(after.gpr);
+        let above = (above, words(&*uc, sp, ABOVE as usize));
+        let written: Vec<u64> = uc.data().written.iter().copied().collect();
+        let place = |at: &u64| uc.data().places.get(at).cloned().unwrap_or_else(|| Term::number(*at as i64));
+        let writes = written.iter().map(|at| (place(at), word(&*uc, *at))).collect();
+        let mut reads: Vec<Term> = uc.data().read.iter().filter_map(|at| uc.data().places.get(at).cloned()).collect();
         reads.sort_by_cached_key(|place| place.show(self.registers.abi).to_string());
         reads.dedup();
-        let watch = uc.get_data_mut();
+        let watch = uc.data_mut();
         Ok(Seen {
             tokens: std::mem::replace(&mut watch.tokens, Tokens::none(self.registers.abi)),
             sp,
@@ -269,15 +268,15 @@ impl Subject<'_> {
     fn calls(&self, uc: &mut Uc<'_>, calls: &mut Vec<SeenCall>, changes: &[Change]) -> End {
         let mut pc = self.code.start;
         loop {
-            let ran = uc.emu_start(pc, NOWHERE, 0, BUDGET);
-            let watch = uc.get_data_mut();
+            let ran = uc.run_at_most(pc, NOWHERE, BUDGET);
+            let watch = uc.data_mut();
             let (left, by) = (watch.left.take(), watch.last.take());
             let (Some(to), Some(by)) = (left, by) else {
                 let at = watch.steps.last().copied().unwrap_or(pc);
                 let place = self.place(at);
                 return End::Never(match (ran, watch.fault) {
                     (_, Some(fault)) => format!("a CPU stops at {place}: {fault}"),
-                    (Err(e), None) => format!("the emulator stops at {place}: {e:?}"),
+                    (Err(e), None) => format!("the emulator stops at {place}: {e}"),
                     (Ok(()), None) => format!("it does not end within {BUDGET} instructions"),
                 });
             };
@@ -291,7 +290,7 @@ impl Subject<'_> {
             watch.returns.pop();
             let sp = self.registers.sp(uc);
             if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
-                let sp = uc.get_data().tokens.term(sp, &self.names, uc.get_data().sp);
+                let sp = uc.data().tokens.term(sp, &self.names, uc.data().sp);
                 let sp = sp.show(self.registers.abi).to_string();
                 return End::Never(format!(
                     "at the call in {} SP is not in the stack: it is {sp}",
@@ -313,15 +312,15 @@ impl Subject<'_> {
     fn fill(&self, uc: &mut Uc<'_>, sp: u64, changes: &[Change]) -> Result<()> {
         let (r, abi) = (self.registers, self.registers.abi);
         for reg in (0..abi.regs.len() as u8).map(Reg) {
-            let value = uc.get_data_mut().tokens.of(Root::Reg(reg));
+            let value = uc.data_mut().tokens.of(Root::Reg(reg));
             let zero = changes.contains(&Change::Register(reg));
             r.set(uc, reg, if reg == abi.sp { sp } else { value * u64::from(!zero) });
         }
         for (n, thread) in (1..).zip(r.machine.threads) {
-            let value = uc.get_data_mut().tokens.of(Root::Thread(n));
-            uc.reg_write(thread.id, value).map_err(|e| Error::new(format!("emulator: {}: {e:?}", thread.name)))?;
+            let value = uc.data_mut().tokens.of(Root::Thread(n));
+            uc.write(thread.id, value).map_err(|e| e.at(thread.name))?;
         }
-        uc.get_data_mut().clock = uc.get_data_mut().tokens.of(Root::Clock);
+        uc.data_mut().clock = uc.data_mut().tokens.of(Root::Clock);
         // Set wherever code may begin with them set.
         r.set_flags(uc, !r.machine.clear_flags());
         r.set_control(uc)?;
@@ -330,7 +329,7 @@ impl Subject<'_> {
         }
         for at in (sp - BELOW..sp + ABOVE).step_by(8) {
             let above = Term::from(Root::Reg(abi.sp)).plus(at.wrapping_sub(sp) as i64);
-            let value = uc.get_data_mut().tokens.of(if at < sp { Root::Older } else { above.content().root });
+            let value = uc.data_mut().tokens.of(if at < sp { Root::Older } else { above.content().root });
             put_word(uc, at, value);
         }
         for (start, bytes) in outside(self.image, self.backend.machine().return_thunk) {
@@ -345,14 +344,14 @@ impl Subject<'_> {
         let (r, abi) = (self.registers, self.registers.abi);
         let sp = r.sp(uc) + abi.return_bytes();
         let registers = r.snapshot(uc);
-        uc.get_data_mut().wrote(registers.gpr);
-        let (writers, slots) = (uc.get_data().writers, uc.get_data().slots.clone());
+        uc.data_mut().wrote(registers.gpr);
+        let (writers, slots) = (uc.data().writers, uc.data().slots.clone());
         let unclear = r.unclear_flags(uc);
-        let entry = uc.get_data().sp;
+        let entry = uc.data().sp;
         let seen = words(uc, sp, (entry + ABOVE).saturating_sub(sp) as usize);
         for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp) {
             let result = abi.rets.contains(&reg);
-            let value = uc.get_data_mut().tokens.of(Root::Left(number, reg));
+            let value = uc.data_mut().tokens.of(Root::Left(number, reg));
             let zero = result && changes.contains(&Change::Returns(number));
             r.set(uc, reg, value * u64::from(!zero));
         }
@@ -371,7 +370,7 @@ impl Subject<'_> {
         for change in changes {
             match change {
                 Change::Stores(call, at, more) if *call == number => {
-                    let value = uc.get_data_mut().tokens.of(Root::Stored(number));
+                    let value = uc.data_mut().tokens.of(Root::Stored(number));
                     put_word(uc, sp + at, value + more);
                 }
                 Change::Clears(call, at) if *call == number => drop(put_word(uc, sp + at, 0)),
@@ -380,7 +379,7 @@ impl Subject<'_> {
         }
         r.set(uc, abi.sp, sp);
         let after = r.general(uc).gpr;
-        let watch = uc.get_data_mut();
+        let watch = uc.data_mut();
         watch.wrote(after);
         let at = watch.steps.last().copied().unwrap_or_default();
         SeenCall { to, at, by, writers, slots, sp, registers, unclear, words: seen }
@@ -391,7 +390,7 @@ impl Subject<'_> {
 fn remember(uc: &mut Uc<'_>, start: u64, bytes: u64, place: &dyn Fn(u64) -> Term) {
     for off in (0..bytes).step_by(8) {
         let (at, place) = (start.wrapping_add(off), place(off));
-        let watch = uc.get_data_mut();
+        let watch = uc.data_mut();
         let value = watch.tokens.of(place.clone().content().root);
         let zero = watch.zero.as_ref() == Some(&place);
         watch.places.insert(at, place);
@@ -399,33 +398,26 @@ fn remember(uc: &mut Uc<'_>, start: u64, bytes: u64, place: &dyn Fn(u64) -> Term
     }
 }
 
-fn hooks(uc: &mut Uc<'static>) -> Result<()> {
-    let failed = |e| Error::new(format!("emulator: hook: {e:?}"));
-    uc.add_code_hook(1, 0, |uc, pc, _| step(uc, pc)).map_err(failed)?;
-    uc.add_mem_hook(HookType::MEM_READ | HookType::MEM_WRITE, 1, 0, |uc, kind, at, _, _| {
-        uc.get_data_mut().accessed(at, kind == MemType::WRITE);
-        true
-    })
-    .map_err(failed)?;
-    uc.add_mem_hook(HookType::MEM_READ_UNMAPPED | HookType::MEM_WRITE_UNMAPPED, 1, 0, |uc, _, at, _, _| appear(uc, at))
-        .map_err(failed)?;
-    uc.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, 1, 0, |uc, _, at, _, _| {
-        uc.get_data_mut().arrive(at);
-        uc.get_data_mut().left = Some(at);
+fn hooks(uc: &mut Uc) -> Result<()> {
+    uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, _| step(uc, pc)))?;
+    uc.on_accesses(Accesses::All, EVERYWHERE, Box::new(|uc, access| uc.data_mut().accessed(access)))?;
+    uc.on_missing_data(Box::new(|uc, at| appear(uc, at)))?;
+    let left = |uc: &mut Uc, at| {
+        uc.data_mut().arrive(at);
+        uc.data_mut().left = Some(at);
         false
-    })
-    .map_err(failed)?;
-    Ok(())
+    };
+    uc.on_missing_code(Box::new(left))
 }
 
 /// A page where there was none.
 fn appear(uc: &mut Uc<'_>, at: u64) -> bool {
     let page = at & !(PAGE - 1);
-    if uc.mem_map(page, PAGE, Prot::ALL).is_err() {
+    if uc.map(page, PAGE, Holds::Code).is_err() {
         return false;
     }
     let none = Names::none();
-    let watch = uc.get_data();
+    let watch = uc.data();
     let place = |i: u64| watch.tokens.term(page.wrapping_add(i * 8), &none, watch.sp);
     let places: Vec<Term> = (0..PAGE / 8).map(place).collect();
     remember(uc, page, PAGE, &|off| places.get((off / 8) as usize).cloned().unwrap_or_else(|| Term::number(0)));
@@ -434,10 +426,10 @@ fn appear(uc: &mut Uc<'_>, at: u64) -> bool {
 
 /// Before each instruction.
 fn step(uc: &mut Uc<'_>, pc: u64) {
-    let registers = uc.get_data().registers;
+    let registers = uc.data().registers;
     let gpr = registers.general(uc).gpr;
     let now = gpr[usize::from(registers.abi.sp.0)];
-    let watch = uc.get_data_mut();
+    let watch = uc.data_mut();
     watch.wrote(gpr);
     if watch.stored.take().is_some_and(|stored| stored < now) {
         watch.below.extend(watch.steps.last());
@@ -449,7 +441,7 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
         // What falls out of the code took no branch.
         watch.last = watch.last.or(Some(Taken { branch: Default::default(), next: pc, falls: true }));
         watch.left = Some(pc);
-        let _ = uc.emu_stop();
+        uc.stop();
         return;
     }
     watch.steps.push(pc);
@@ -480,7 +472,7 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
             registers: described.map(|reg| (reg, value(row.rule(reg)))).collect(),
         }
     });
-    uc.get_data_mut().unwinds.push(SeenUnwind { at: pc, found });
+    uc.data_mut().unwinds.push(SeenUnwind { at: pc, found });
 }
 
 impl Lends for Watch {
@@ -494,8 +486,8 @@ impl Lends for Watch {
         self.clock.wrapping_add(reads)
     }
 
-    fn accessed(uc: &mut Uc<'_>, at: u64, _: usize, is_write: bool) {
-        uc.get_data_mut().accessed(at, is_write);
+    fn accessed(uc: &mut Uc<'_>, access: Access) {
+        uc.data_mut().accessed(access);
     }
 
     fn faulted(&mut self, _: u64, fault: &'static str) {
@@ -505,7 +497,7 @@ impl Lends for Watch {
 
 impl Watch {
     /// The instruction that runs accesses memory.
-    fn accessed(&mut self, at: u64, is_write: bool) {
+    fn accessed(&mut self, Access { at, is_write, .. }: Access) {
         if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
             self.lowest = self.lowest.min(at);
             if !is_write && at < self.now {

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use codegen::arch::machine::{Goes, Machine};
 use codegen::arch::patch::Write;
 use codegen::words::error::{Error, Result};
-use unicorn_engine::uc_error;
 
-use crate::engine::cpu::{Cpu, EXIT, write_code};
+use crate::engine::cpu::EXIT;
 use crate::engine::disasm::{Decoded, decode};
+use crate::engine::interface::{Cpu, EVERYWHERE, Ended, Why};
 
 /// Instructions of one call at most; and how many of them a stop at a breakpoint counts for, which takes the engine longer than
 /// these.
@@ -26,7 +26,7 @@ pub(super) struct Meter {
 }
 
 /// The engine.
-pub(super) type Uc = Cpu<'static, Meter>;
+pub(super) type Uc<'a> = Cpu<'a, Meter>;
 
 /// The breakpoints of all probes, and of where returns are led.
 #[derive(Default)]
@@ -99,37 +99,36 @@ impl Breakpoints {
     /// Put them there. The engine notes which was met: some of its exceptions leave the program counter behind them. And it
     /// counts instructions: one budget is for all runs of a call.
     pub(super) fn set(&self, uc: &mut Uc) -> Result<()> {
-        uc.add_code_hook(1, 0, |uc, _, _| {
-            if !uc.get_data_mut().spend(1) {
-                let _ = uc.emu_stop();
+        let counts = |uc: &mut Uc, _, _| {
+            if !uc.data_mut().spend(1) {
+                uc.stop();
             }
-        })
-        .map_err(failed)?;
+        };
+        uc.on_instructions(EVERYWHERE, Box::new(counts))?;
         for (&at, breakpoint) in &self.0 {
-            write_code(uc, &[Write { at, bytes: breakpoint.trap.to_vec() }])?;
-            uc.add_code_hook(at, at, |uc, pc, _| uc.get_data_mut().met = pc).map_err(failed)?;
+            uc.write_code(&[Write { at, bytes: breakpoint.trap.to_vec() }])?;
+            uc.on_instructions(at..=at, Box::new(|uc, pc, _| uc.data_mut().met = pc))?;
         }
         Ok(())
     }
 
     /// A call begins.
     pub(super) fn begin(uc: &mut Uc) {
-        *uc.get_data_mut() = Meter { met: 0, left: INSTRUCTIONS };
+        *uc.data_mut() = Meter { met: 0, left: INSTRUCTIONS };
     }
 
     /// Run from `pc` to a breakpoint or the end. Returns the breakpoint that was met, and else how the run ended.
-    pub(super) fn run(&self, uc: &mut Uc, pc: u64) -> std::result::Result<u64, std::result::Result<(), uc_error>> {
-        uc.get_data_mut().met = 0;
+    pub(super) fn run(&self, uc: &mut Uc, pc: u64) -> std::result::Result<u64, Ended> {
+        uc.data_mut().met = 0;
         // The engine drops all translated code where it is to count and was not, as with one instruction, or no longer.
-        let ended = uc.emu_start(pc, EXIT, 0, INSTRUCTIONS);
-        self.met(uc, ended).ok_or(ended)
+        let ended = uc.run_at_most(pc, EXIT, INSTRUCTIONS);
+        self.met(uc, &ended).ok_or(ended)
     }
 
     /// Which one was met, if that is how a run ended.
-    fn met(&self, uc: &Uc, ended: std::result::Result<(), uc_error>) -> Option<u64> {
-        // Of RISC-V's, the engine says that there is no such instruction.
-        let trapped = matches!(ended, Err(uc_error::EXCEPTION | uc_error::INSN_INVALID));
-        Some(uc.get_data().met).filter(|at| trapped && self.0.contains_key(at))
+    fn met(&self, uc: &Uc, ended: &Ended) -> Option<u64> {
+        let trapped = ended.as_ref().is_err_and(|trap| trap.why == Why::Breakpoint);
+        Some(uc.data().met).filter(|at| trapped && self.0.contains_key(at))
     }
 
     /// Run the instruction whose breakpoint stands at `at`, and say where the CPU is then.
@@ -138,12 +137,12 @@ impl Breakpoints {
     /// It does not run.
     pub(super) fn step(&self, uc: &mut Uc, at: u64) -> Result<u64> {
         let Some(Breakpoint { trap, original, goes_on }) = self.0.get(&at) else { return Ok(at) };
-        write_code(uc, &[Write { at, bytes: original.clone() }])?;
+        uc.write_code(&[Write { at, bytes: original.clone() }])?;
         loop {
-            uc.emu_start(at, EXIT, 0, 1).map_err(failed)?;
-            let pc = uc.pc_read().map_err(failed)?;
-            if pc != at || !goes_on || uc.get_data().is_spent() {
-                write_code(uc, &[Write { at, bytes: trap.to_vec() }])?;
+            uc.run_at_most(at, EXIT, 1).map_err(|trap| Error::new(format!("emulator: {trap}")))?;
+            let pc = uc.pc();
+            if pc != at || !goes_on || uc.data().is_spent() {
+                uc.write_code(&[Write { at, bytes: trap.to_vec() }])?;
                 return Ok(pc);
             }
         }
@@ -166,8 +165,4 @@ impl Meter {
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0
     }
-}
-
-fn failed(e: uc_error) -> Error {
-    Error::new(format!("emulator: {e:?}"))
 }

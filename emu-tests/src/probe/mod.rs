@@ -15,8 +15,10 @@ use link::{Image, Input, Options, SymbolKind, link};
 use runtime::definition::{Base, Definition, Definitions, Machine, ProbeKind, Symbol};
 use runtime::{Call, Data, Entry, Fprobe, Handlers, Kretprobe, Runtime, Site, Task, Trampolines};
 
-use crate::engine::cpu::{EXIT, Registers, STACK_TOP, Snapshot, load, put_word, word};
+use crate::engine::cpu::{EXIT, STACK_TOP, put_word, word};
 use crate::engine::disasm::decode;
+use crate::engine::load::load;
+use crate::engine::registers::{Registers, Snapshot};
 use breakpoint::{Breakpoints, INSTRUCTIONS, Meter, STOP, Uc};
 use value::{Values, shown};
 
@@ -140,7 +142,7 @@ struct Probing<'o> {
 /// The CPU where it stopped, for handlers.
 struct Stop<'s, 'o> {
     probing: &'s Probing<'o>,
-    uc: &'s Uc,
+    uc: &'s Uc<'s>,
     all: Snapshot,
 }
 
@@ -282,12 +284,11 @@ impl Probing<'_> {
 
 impl Probing<'_> {
     /// An engine with the object and its breakpoints.
-    fn engine(&self) -> Result<Uc> {
-        let failed = |e| Error::new(format!("emulator: {e:?}"));
+    fn engine(&self) -> Result<Box<Uc<'static>>> {
         let backend = self.object.backend;
         let mut uc = load(backend, std::iter::once(&self.object.image), Meter::default())?;
-        uc.mem_write(EXIT, backend.machine().ret).map_err(failed)?;
-        self.breakpoints.set(&mut uc)?;
+        uc.store(EXIT, backend.machine().ret);
+        self.breakpoints.set(&mut *uc)?;
         Ok(uc)
     }
 
@@ -328,16 +329,16 @@ impl Probing<'_> {
         let astray = |at: u64, e: &dyn fmt::Display| Error::new(format!("{text} goes astray at {at:#x}: {e}"));
         let mut pc = start;
         Breakpoints::begin(uc);
-        while pc != EXIT && !uc.get_data().is_spent() {
+        while pc != EXIT && !uc.data().is_spent() {
             match self.breakpoints.run(uc, pc) {
                 Ok(at) => {
-                    uc.get_data_mut().stopped();
+                    uc.data_mut().stopped();
                     let next = self.stopped(uc, at).ok_or_else(|| astray(at, &"nobody knows where it returns to"))?;
                     pc = if next == at { self.breakpoints.step(uc, at).map_err(|e| astray(at, &e))? } else { next };
                 }
                 Err(ended) => {
-                    pc = uc.pc_read().unwrap_or(0);
-                    ended.map_err(|e| astray(pc, &format!("{e:?}")))?;
+                    pc = uc.pc();
+                    ended.map_err(|e| astray(pc, &e))?;
                     if pc != EXIT {
                         break;
                     }
@@ -449,7 +450,7 @@ pub fn probe(
     probing.register()?;
     let mut uc = probing.engine()?;
     for call in calls {
-        let result = probing.call(&mut uc, call)?;
+        let result = probing.call(&mut *uc, call)?;
         probing.log.borrow_mut().push(format!("# {call} = {result:#x}"));
     }
     Ok(probing.log.into_inner())

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use runtime::definition::{Argument, Base, Kind};
 
 use super::breakpoint::Uc;
-use crate::engine::cpu::{Registers, Snapshot};
+use crate::engine::registers::{Registers, Snapshot};
 
 /// The longest string that is read.
 const STRING: usize = 255;
 
 /// Registers and memory, and what was kept from the entry: arguments by number.
 pub(super) struct Values<'s> {
-    pub(super) uc: &'s Uc,
+    pub(super) uc: &'s Uc<'s>,
     pub(super) registers: Registers,
     pub(super) all: &'s Snapshot,
     pub(super) kept: Vec<(u64, u64)>,
@@ -21,8 +21,7 @@ pub(super) struct Values<'s> {
 impl Values<'_> {
     fn load(&self, at: u64, bits: u32) -> Option<u64> {
         let mut bytes = [0; 8];
-        self.uc.mem_read(at, &mut bytes[..bits as usize / 8]).ok()?;
-        Some(u64::from_le_bytes(bytes))
+        self.uc.load(at, &mut bytes[..bits as usize / 8]).then(|| u64::from_le_bytes(bytes))
     }
 
     /// Argument number `n`, from 1, of a function that was just entered, or what was kept of it.

@@ -8,7 +8,8 @@ use codegen::contract::Contract;
 use codegen::words::abi::{Abi, Reg};
 use codegen::words::error::Error;
 
-use crate::engine::cpu::{SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot};
+use crate::engine::cpu::{SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH};
+use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::run::situation::Situation;
 

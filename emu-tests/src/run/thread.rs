@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use codegen::contract::Contract;
 use codegen::words::error::{Error, Result};
 use codegen::words::recorder::Recorder;
-use unicorn_engine::{Prot, uc_error};
 
-use crate::engine::cpu::{Cpu, Registers, put_word, word, words};
+use crate::engine::cpu::{put_word, word, words};
+use crate::engine::interface::{Cpu, Holds};
+use crate::engine::registers::Registers;
 use crate::engine::shadow_stack::{self, FRESH, Kept};
 use crate::run::case::Case;
 use crate::run::situation::{First, Situation};
@@ -40,19 +41,14 @@ pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 ///
 /// # Errors
 /// The engine has no such register.
-pub(crate) fn point<D>(
-    uc: &mut Cpu<'_, D>,
-    registers: Registers,
-    pointer: Option<&str>,
-    at: u64,
-) -> std::result::Result<(), uc_error> {
+pub(crate) fn point<D>(uc: &mut Cpu<'_, D>, registers: Registers, pointer: Option<&str>, at: u64) -> Result<()> {
     if let Some(reg) = pointer.and_then(|name| registers.abi.find(name)) {
         registers.set(uc, reg, at);
         return Ok(());
     }
     let mut known = registers.machine.threads.iter();
     let reg = known.find(|reg| pointer.is_none_or(|name| reg.name == name));
-    reg.map_or(Ok(()), |reg| uc.reg_write(reg.id, at))
+    reg.map_or(Ok(()), |reg| uc.write(reg.id, at))
 }
 
 /// Map the thread's memory, with buffers of so many bytes.
@@ -60,10 +56,9 @@ pub(crate) fn point<D>(
 /// # Errors
 /// The engine does not.
 pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, buffers: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
-    let failed = |e| Error::new(format!("emulator: the thread's memory: {e:?}"));
     let beside = (POINTER - SIDE, 2 * SIDE);
     let mut all = [beside, (shadow_stack::STACK, shadow_stack::SIZE)].into_iter().chain(buffers);
-    all.try_for_each(|(at, size)| uc.mem_map(at, size, Prot::READ | Prot::WRITE).map_err(failed))
+    all.try_for_each(|(at, size)| uc.map(at, size, Holds::Data))
 }
 
 /// Make room for what these trampolines record, if one does.
@@ -204,9 +199,9 @@ impl Words {
             put_word(uc, at, TIME);
         }
         for (at, _) in self.at_first(case) {
-            let _ = uc.mem_write(at - BESIDE, &[0; 2 * BESIDE as usize]);
+            uc.store(at - BESIDE, &[0; 2 * BESIDE as usize]);
         }
-        let _ = uc.mem_write(self.buffer, &vec![0xa5; self.size() as usize]);
+        uc.store(self.buffer, &vec![0xa5; self.size() as usize]);
         for (at, value) in self.at_first(case) {
             put_word(uc, at, value);
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use codegen::words::abi::{Loc, RegSet};
 use codegen::words::error::{Error, Result};
 
-use crate::engine::cpu::{EXIT, Snapshot};
+use crate::engine::cpu::EXIT;
+use crate::engine::registers::Snapshot;
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Culprit, Finding};

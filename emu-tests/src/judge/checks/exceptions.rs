@@ -11,7 +11,8 @@ use codegen::words::error::Result;
 use codegen::words::recorder::{Clock, Event, Recorder};
 
 use crate::engine::call_sites::{Goes, goes};
-use crate::engine::cpu::{EXIT, Snapshot, word};
+use crate::engine::cpu::{EXIT, word};
+use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::engine::unwind::Rule;
 use crate::judge::checks::signals::{interleaved, recorded, signal};
@@ -61,7 +62,7 @@ pub(crate) fn judge_thrown(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -
     let mut told = Told::new();
     if let Some(thrown) = throw(rig, case, &mut told) {
         passes(rig, case, &thrown, &mut told);
-        let left = words.left(&rig.uc);
+        let left = words.left(&*rig.uc);
         let written = wanted(recorder, case, rig);
         if let Some(refills) = words.refills(case, &written) {
             let place = Box::new(Place::Refills);
@@ -99,10 +100,10 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
         return None;
     }
     let abi = rig.registers.abi;
-    let (at_body, sp) = (rig.registers.general(&rig.uc), rig.registers.sp(&rig.uc));
+    let (at_body, sp) = (rig.registers.general(&*rig.uc), rig.registers.sp(&*rig.uc));
     let came_from = match abi.link {
         Some(link) => at_body[link],
-        None => word(&rig.uc, sp),
+        None => word(&*rig.uc, sp),
     };
     let thrown_at = sp.wrapping_add(abi.return_bytes());
     let (asked, where_to) = goes(&rig.image, came_from.wrapping_sub(1));
@@ -126,9 +127,9 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
         all[first] = exception;
     }
     all[abi.sp] = thrown_at;
-    rig.registers.load(&mut rig.uc, &all);
+    rig.registers.load(&mut *rig.uc, &all);
     let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.canary().to_le_bytes()).collect();
-    let _ = rig.uc.mem_write(thrown_at - BELOW, &garbage);
+    rig.uc.store(thrown_at - BELOW, &garbage);
     rig.trace().first_reading();
     Some(Thrown { pad, sp: thrown_at, exception })
 }
@@ -189,12 +190,12 @@ fn interrupted(rig: &mut Rig, case: &Arc<Case>, words: Words, told: &mut Told) -
 /// What the unwinder gets back, and how it goes on from there.
 fn handed_back(rig: &Rig, case: &Case, thrown: &Thrown, told: &mut Told) {
     let abi = rig.registers.abi;
-    let sp = rig.registers.sp(&rig.uc);
+    let sp = rig.registers.sp(&*rig.uc);
     let from = match abi.link {
-        Some(link) => rig.registers.get(&rig.uc, link),
-        None => word(&rig.uc, sp),
+        Some(link) => rig.registers.get(&*rig.uc, link),
+        None => word(&*rig.uc, sp),
     };
-    let given = abi.args.first().map_or(0, |reg| rig.registers.get(&rig.uc, *reg));
+    let given = abi.args.first().map_or(0, |reg| rig.registers.get(&*rig.uc, *reg));
     let call = from.wrapping_sub(1);
     let (_, goes_on) = goes(&rig.image, call);
     told.push((from, Place::Exception, thrown.exception, given));
@@ -211,7 +212,7 @@ fn handed_back(rig: &Rig, case: &Case, thrown: &Thrown, told: &mut Told) {
 /// Compare the caller's frame, as the row of `at` says, with what it was when the function was called.
 fn compare(rig: &Rig, case: &Case, pc: u64, at: u64, told: &mut Told) {
     let abi = rig.registers.abi;
-    let mut now = rig.registers.general(&rig.uc);
+    let mut now = rig.registers.general(&*rig.uc);
     if pc != at {
         // Behind the call.
         now[abi.sp] = now[abi.sp].wrapping_add(abi.return_bytes());
@@ -233,7 +234,7 @@ fn frame(rig: &Rig, at: u64, now: &Snapshot) -> Option<Frame> {
     let table = rig.table()?;
     let row = table.row(at)?;
     let cfa = row.cfa(&now.gpr);
-    let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(&rig.uc, at));
+    let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(&*rig.uc, at));
     let saved = row.tells.iter().filter(|reg| Some(*reg) != abi.link && *reg != abi.sp);
     let saved = saved.map(|reg| (reg, value(row.rule(reg)))).collect();
     Some(Frame { cfa, returns: row.returns.map_or(0, value), saved })
@@ -254,10 +255,10 @@ pub(crate) fn walk(
         }
         before(rig, at);
         rig.trace().step(true);
-        if rig.uc.emu_start(at, EXIT, 0, 0).is_err() {
+        if rig.uc.run(at, EXIT).is_err() {
             break;
         }
-        at = rig.uc.pc_read().ok()?;
+        at = rig.uc.pc();
     }
     rig.trace().step(false);
     None

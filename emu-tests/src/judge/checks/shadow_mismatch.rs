@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use unicorn_engine::uc_error;
-
 use crate::engine::cpu::{EXIT, word};
+use crate::engine::interface::Why;
 use crate::judge::checks::exceptions::{inside, walk};
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
@@ -23,16 +22,15 @@ pub(crate) fn judge_lost(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) {
     let name = &rig.functions[case.function].name;
     let (start, body) = (rig.function(name), rig.body(name));
     if walk(rig, start, |at| at == body, |_, _| {}) == Some(body) {
-        kept.lose(&mut rig.uc);
+        kept.lose(&mut *rig.uc);
         let abi = rig.registers.abi;
-        let sp = rig.registers.sp(&rig.uc);
-        let back = abi.link.map_or_else(|| word(&rig.uc, sp), |link| rig.registers.get(&rig.uc, link));
-        rig.registers.set(&mut rig.uc, abi.sp, sp.wrapping_add(abi.return_bytes()));
-        let ended = rig.uc.emu_start(back, EXIT, 0, 0);
+        let sp = rig.registers.sp(&*rig.uc);
+        let back = abi.link.map_or_else(|| word(&*rig.uc, sp), |link| rig.registers.get(&*rig.uc, link));
+        rig.registers.set(&mut *rig.uc, abi.sp, sp.wrapping_add(abi.return_bytes()));
+        let ended = rig.uc.run(back, EXIT);
         // Where the CPU goes with an exception is another question.
         let last = rig.trace().last();
-        // Of RISC-V's breakpoints the engine says that there is no such instruction.
-        let trapped = matches!(ended, Err(uc_error::EXCEPTION | uc_error::INSN_INVALID));
+        let trapped = ended.is_err_and(|trap| trap.why == Why::Breakpoint);
         let stopped = trapped && inside(rig, case, last);
         let at = At { clause: Clause::P24, trampoline: case.attach, pc: back };
         tally.judged(case, Finding::new(at, Place::EntryLost, 1, u64::from(stopped)));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use codegen::words::abi::RegSet;
-use codegen::words::error::{Error, Result};
+use codegen::words::error::Result;
 
-use crate::engine::cpu::{EXIT, Snapshot, put_word};
+use crate::engine::cpu::{EXIT, put_word};
+use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::engine::shadow_stack::FRESH;
 use crate::judge::checks::compare::agree;
@@ -42,12 +43,12 @@ pub(crate) struct Recorded {
 /// # Errors
 /// The engine has no room to remember the CPU.
 pub(crate) fn signal(rig: &mut Rig, case: &Case, start: u64) -> Result<bool> {
-    let interrupted = rig.uc.context_init().map_err(|e| Error::new(format!("emulator: save the CPU: {e:?}")))?;
+    let interrupted = rig.uc.save()?;
     let in_handler = handler(rig, case);
-    rig.registers.load(&mut rig.uc, &in_handler);
-    let ended = rig.uc.emu_start(start, BACK, 0, 0);
-    let came_back = ended.is_ok() && rig.uc.pc_read().ok() == Some(BACK);
-    let _ = rig.uc.context_restore(&interrupted);
+    rig.registers.load(&mut *rig.uc, &in_handler);
+    let ended = rig.uc.run(start, BACK);
+    let came_back = ended.is_ok() && rig.uc.pc() == BACK;
+    rig.uc.restore(&interrupted);
     Ok(came_back)
 }
 
@@ -62,10 +63,10 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
     let roomy = if case.situation.untraced() { case.situation } else { Situation::PLAIN };
     let roomy = Arc::new(Case { situation: roomy, ..Case::clone(case) });
     rig.load_case(&roomy, &case.initial.registers, false);
-    let alone = rig.uc.emu_start(start, EXIT, 0, 0);
-    let wrong = alone.is_err() || rig.uc.pc_read().ok() != Some(EXIT);
+    let alone = rig.uc.run(start, EXIT);
+    let wrong = alone.is_err() || rig.uc.pc() != EXIT;
     let one = recorded(rig, words, &roomy);
-    let written = words.left(&rig.uc).buffer;
+    let written = words.left(&*rig.uc).buffer;
     if wrong {
         // What is wrong with it has been said.
         return Ok(());
@@ -76,10 +77,10 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         if n > 0 {
             // The engine can count them itself, and then stops anywhere.
             rig.trace().steps(n);
-            ended = rig.uc.emu_start(start, EXIT, 0, 0);
+            ended = rig.uc.run(start, EXIT);
             rig.trace().step(false);
         }
-        let at = if n == 0 { start } else { rig.uc.pc_read().unwrap_or(EXIT) };
+        let at = if n == 0 { start } else { rig.uc.pc() };
         if at == EXIT || ended.is_err() {
             break;
         }
@@ -87,12 +88,12 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
         if case.situation == roomy.situation {
-            let lacks = unfinished(words, case, &written, &words.left(&rig.uc).buffer);
+            let lacks = unfinished(words, case, &written, &words.left(&*rig.uc).buffer);
             tally.judged(case, finding(Place::SignalUnfinished, 0, lacks));
         }
         let came_back = signal(rig, case, start)?;
         if came_back {
-            ended = rig.uc.emu_start(at, EXIT, 0, 0);
+            ended = rig.uc.run(at, EXIT);
         }
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
@@ -113,8 +114,8 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
 /// The CPU where a handler calls the function: all that C may overwrite is overwritten.
 fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
     let (registers, abi) = (rig.registers, rig.registers.abi);
-    let mut all = registers.general(&rig.uc);
-    let sp = (registers.sp(&rig.uc) - BELOW) & !15;
+    let mut all = registers.general(&*rig.uc);
+    let sp = (registers.sp(&*rig.uc) - BELOW) & !15;
     let mut rng = Rng::new(case.seed, 0x500);
     for reg in rig.suite.convention.site.c_loses(abi).minus(RegSet::of(&[abi.sp])).iter() {
         all[reg] = rng.canary();
@@ -129,7 +130,7 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
         }
         None => {
             all[abi.sp] = sp - abi.return_bytes();
-            put_word(&mut rig.uc, sp - abi.return_bytes(), BACK);
+            put_word(&mut *rig.uc, sp - abi.return_bytes(), BACK);
         }
     }
     all
@@ -137,7 +138,7 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
 
 /// What a run left in the thread's memory.
 pub(crate) fn recorded(rig: &Rig, words: Words, case: &Case) -> Recorded {
-    let left = words.left(&rig.uc);
+    let left = words.left(&*rig.uc);
     let of = |at: u64| left.near.iter().find(|(place, _)| *place == at).map_or(0, |(_, value)| *value);
     let mut whats = Vec::new();
     for from in words.beginnings(case) {

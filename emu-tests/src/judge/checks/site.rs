@@ -6,10 +6,10 @@ use std::sync::Arc;
 use codegen::arch::patch::{Poke, SiteState};
 use codegen::words::error::Result;
 use link::SiteEntry;
-use unicorn_engine::uc_error;
 
-use crate::engine::cpu::{EXIT, write_code};
+use crate::engine::cpu::EXIT;
 use crate::engine::disasm::{decode, decode_function};
+use crate::engine::interface::Ended;
 use crate::judge::checks::compare::agree;
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
@@ -77,7 +77,7 @@ pub(crate) fn code(rig: &Rig, layouts: &[Option<Layout>]) -> Code {
     let bytes = |layout: &Option<Layout>| {
         let body = layout.as_ref().map_or(0..0, |l| l.body.clone());
         let mut bytes = vec![0; (body.end - body.start) as usize];
-        let _ = rig.uc.mem_read(body.start, &mut bytes);
+        rig.uc.load(body.start, &mut bytes);
         bytes
     };
     layouts.iter().map(bytes).collect()
@@ -149,7 +149,7 @@ fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outc
     rig.aim(case.attach, case.function)?;
     put(rig, site, on)?;
     rig.load_case(case, &case.initial.registers, false);
-    let ended = rig.uc.emu_start(rig.function(&rig.functions[case.function].name), EXIT, 0, 0);
+    let ended = rig.uc.run(rig.function(&rig.functions[case.function].name), EXIT);
     let traced = rig.collect(case, ended);
     if !std::mem::take(&mut rig.trace().checks.findings).is_empty() {
         // What is wrong without a switch is told by other clauses.
@@ -178,20 +178,20 @@ fn judge_pokes(rig: &mut Rig, case: &Arc<Case>, layout: &Layout, expected: &Outc
 /// The addresses of the instructions in `window`.
 fn boundaries(rig: &Rig, window: &Range<u64>) -> Result<Vec<u64>> {
     let mut bytes = vec![0; (window.end - window.start) as usize];
-    let _ = rig.uc.mem_read(window.start, &mut bytes);
+    rig.uc.load(window.start, &mut bytes);
     Ok(decode(rig.registers.machine, &bytes, window.start)?.iter().map(|i| i.at).collect())
 }
 
 fn put(rig: &mut Rig, site: &SiteEntry, state: SiteState) -> Result<()> {
     let writes = rig.suite.writes(rig.spot(site), state)?;
-    write_code(&mut rig.uc, &writes)
+    rig.uc.write_code(&writes)
 }
 
 /// The site after so many of the steps.
 fn stand(rig: &mut Rig, site: &SiteEntry, switch: Switch, steps: &[Poke], done: usize) -> Result<()> {
     put(rig, site, switch.from)?;
     let writes: Vec<_> = steps.iter().take(done).map(|s| s.write.clone()).collect();
-    write_code(&mut rig.uc, &writes)
+    rig.uc.write_code(&writes)
 }
 
 /// It must mean the one or the other.
@@ -207,7 +207,7 @@ fn judge_moment(
     rig.load_case(case, &case.initial.registers, false);
     let start = rig.function(&rig.functions[case.function].name);
     // Up to here, as the bytes were.
-    let mut ended = if at == start { Ok(()) } else { rig.uc.emu_start(start, at, 0, 0) };
+    let mut ended = if at == start { Ok(()) } else { rig.uc.run(start, at) };
     let arrived = ended.is_ok();
     stand(rig, site, switch, steps, done)?;
     let (mut trapped, mut pc) = (true, at);
@@ -216,17 +216,17 @@ fn judge_moment(
         (ended, pc) = meet_trap(rig, moment)?;
     }
     if arrived && ended.is_ok() {
-        ended = rig.uc.emu_start(pc, EXIT, 0, 0);
+        ended = rig.uc.run(pc, EXIT);
         // A function that calls itself meets the breakpoint once more each time.
         for _ in 0..MOST_TRAPS {
-            let behind = rig.uc.pc_read().unwrap_or(0).wrapping_sub(at);
+            let behind = rig.uc.pc().wrapping_sub(at);
             let met = trapping(steps, done) && behind <= rig.registers.machine.trap.len() as u64;
             if ended.is_ok() || !met {
                 break;
             }
             (ended, pc) = meet_trap(rig, moment)?;
             if ended.is_ok() {
-                ended = rig.uc.emu_start(pc, EXIT, 0, 0);
+                ended = rig.uc.run(pc, EXIT);
             }
         }
     }
@@ -252,20 +252,20 @@ fn judge_moment(
 }
 
 /// One instruction. The engine can count them itself, but forgets all that it has translated when it no longer has to.
-fn step(rig: &mut Rig, at: u64) -> std::result::Result<(), uc_error> {
+fn step(rig: &mut Rig, at: u64) -> Ended {
     rig.trace().step(true);
-    let ended = rig.uc.emu_start(at, EXIT, 0, 0);
+    let ended = rig.uc.run(at, EXIT);
     rig.trace().step(false);
     ended
 }
 
 /// The handler of the breakpoint does what the site will do; where it goes on.
-fn meet_trap(rig: &mut Rig, moment: &Moment) -> Result<(std::result::Result<(), uc_error>, u64)> {
+fn meet_trap(rig: &mut Rig, moment: &Moment) -> Result<(Ended, u64)> {
     let &Moment { site, switch, steps, done, at, .. } = moment;
     put(rig, site, switch.to)?;
     let ended = step(rig, at);
     stand(rig, site, switch, steps, done)?;
-    Ok((ended, rig.uc.pc_read().unwrap_or(at)))
+    Ok((ended, rig.uc.pc()))
 }
 
 /// After so many steps, is the site's first instruction a breakpoint?

@@ -13,7 +13,8 @@ use super::compare::Kept;
 use super::given::shown;
 use super::state::{Activation, Exiting, Hooked, Pending};
 use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
-use crate::engine::cpu::{EXIT, SPARSE_BACK, Snapshot};
+use crate::engine::cpu::{EXIT, SPARSE_BACK};
+use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::situation::Situation;
@@ -23,7 +24,7 @@ impl Trace {
     pub(super) fn at_site(&mut self, here: &mut Here) {
         if self.state.sites_seen == ENDLESS {
             self.stopped(here.pc, Place::Endless);
-            let _ = here.uc.emu_stop();
+            here.uc.stop();
             return;
         }
         self.happens(here.uc, Event::Entry);
@@ -70,7 +71,7 @@ impl Trace {
         if let (Some(link), Some(a)) = (abi.link, self.state.activations.last_mut()) {
             a.expect[link] = SPARSE_BACK;
         }
-        let _ = here.uc.set_pc(self.places.attached);
+        here.uc.go(self.places.attached);
     }
 
     /// What was called so has returned: everything must be as it was at the site. Returns where the function goes on, if that is

@@ -6,7 +6,7 @@ use codegen::words::abi::RegSet;
 use super::finding::{At, Culprit};
 use super::state::Activation;
 use super::{Here, Trace};
-use crate::engine::cpu::Snapshot;
+use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::case::Handler;

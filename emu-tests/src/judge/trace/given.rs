@@ -12,7 +12,7 @@ use codegen::words::term::{EntryState, Root, Term};
 
 use super::state::Activation;
 use super::{Culprit, Here, Places, Trace};
-use crate::engine::cpu::Snapshot;
+use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::{Place, Slot};
 use crate::run::situation::Situation;

@@ -1,14 +1,16 @@
 //! P7: what a trampoline reads and writes on the stack.
 
 use super::{Trace, Uc};
-use crate::engine::cpu::{Registers, STACK_SIZE, STACK_TOP};
+use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
+use crate::engine::interface::Access;
 use crate::engine::lent::Lends;
+use crate::engine::registers::Registers;
 use crate::report::Clause;
 use crate::report::place::{Place, SlotWritten};
 
 impl Trace {
     /// A memory access by an instruction, before it takes effect.
-    fn access(&mut self, at: u64, size: usize, is_write: bool) {
+    fn access(&mut self, Access { at, bytes: size, is_write }: Access) {
         let stack = &mut self.state.stack;
         let was_written = stack.is_written(at);
         if is_write {
@@ -66,9 +68,9 @@ impl Lends for Option<Box<Trace>> {
         self.as_ref().map_or(0, |trace| trace.read_clock())
     }
 
-    fn accessed(uc: &mut Uc, at: u64, bytes: usize, is_write: bool) {
-        if at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
-            accessed(uc, at, bytes, is_write);
+    fn accessed(uc: &mut Uc, access: Access) {
+        if access.at.wrapping_sub(STACK_TOP - STACK_SIZE) < STACK_SIZE {
+            accessed(uc, access);
         }
     }
 
@@ -80,9 +82,8 @@ impl Lends for Option<Box<Trace>> {
 }
 
 /// The hook on every access to the stack.
-pub(crate) fn accessed(uc: &mut Uc, at: u64, size: usize, is_write: bool) -> bool {
-    if let Some(trace) = uc.get_data_mut().as_deref_mut().filter(|trace| trace.watched) {
-        trace.access(at, size, is_write);
+pub(crate) fn accessed(uc: &mut Uc, access: Access) {
+    if let Some(trace) = uc.data_mut().as_deref_mut().filter(|trace| trace.watched) {
+        trace.access(access);
     }
-    true
 }

@@ -34,10 +34,11 @@ pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
 use state::{Activation, State};
 
-use crate::engine::cpu::{
-    Cpu, EXIT, Memory, Registers, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, Snapshot, words,
-};
+use crate::engine::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, words};
 use crate::engine::flow::Taken;
+use crate::engine::interface::Cpu;
+use crate::engine::memory::Memory;
+use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::unwind::Table;
 use crate::report::Clause;
 use crate::report::place::Place;
@@ -183,12 +184,12 @@ impl Here<'_, '_> {
 
     /// Read memory; false if there is none, or not so much.
     fn read(&self, at: u64, to: &mut [u8]) -> bool {
-        self.memory.as_deref().is_some_and(|memory| memory.read(at, to)) || self.uc.mem_read(at, to).is_ok()
+        self.memory.as_deref().is_some_and(|memory| memory.read(at, to)) || self.uc.load(at, to)
     }
 
     /// Write memory; false if there is none, or not so much.
     fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
-        self.memory.as_deref().is_some_and(|memory| memory.write(at, bytes)) || self.uc.mem_write(at, bytes).is_ok()
+        self.memory.as_deref().is_some_and(|memory| memory.write(at, bytes)) || self.uc.store(at, bytes)
     }
 
     /// A word of memory; zero where there is none.
@@ -375,7 +376,7 @@ impl Trace {
 
 /// The hook on every instruction.
 pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
-    let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
+    let Some(t) = uc.data_mut().as_deref_mut() else { return };
     let state = &mut t.state;
     if state.budget > 1
         && let Some(cell) = t.cells.get_mut(pc)
@@ -395,20 +396,20 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
 #[inline(never)]
 fn noted(uc: &mut Uc, pc: u64) {
     look(uc, pc);
-    if let Some(t) = uc.get_data_mut().as_deref_mut() {
+    if let Some(t) = uc.data_mut().as_deref_mut() {
         t.state.rest(t.case.closely || t.recording.is_some());
     }
 }
 
 fn look(uc: &mut Uc, pc: u64) {
-    let Some(t) = uc.get_data_mut().as_deref_mut() else { return };
+    let Some(t) = uc.data_mut().as_deref_mut() else { return };
     let state = &mut t.state;
     state.budget = state.budget.saturating_sub(1);
     if state.budget == 0 {
         if !state.one {
             t.stopped(pc, Place::Loop);
         }
-        let _ = uc.emu_stop();
+        uc.stop();
         return;
     }
     let Some(cell) = t.cells.get_mut(pc) else {
@@ -441,46 +442,46 @@ fn look(uc: &mut Uc, pc: u64) {
     let registers = t.registers;
     if let (Some(lowest), Some(registers)) = (state.stack.lowest.take(), registers) {
         let sp = registers.sp(uc);
-        if let Some(t) = uc.get_data_mut() {
+        if let Some(t) = uc.data_mut() {
             t.check_store(lowest, sp, pc);
         }
     }
     if by_sp
         && let Some(sp) = registers.map(|r| r.sp(uc))
-        && let Some(t) = uc.get_data_mut()
+        && let Some(t) = uc.data_mut()
     {
         t.check_access_by_sp(sp, pc);
     }
-    if event && let Some(mut trace) = uc.get_data_mut().take() {
+    if event && let Some(mut trace) = uc.data_mut().take() {
         if let (Some(registers), Some(site)) = (trace.registers, trace.convention.map(|c| &c.site)) {
             let memory = trace.memory.clone();
             trace.event(&mut Here { uc, registers, site, pc, came_by, memory }, &Arrival { by, from, to, marks });
         }
-        *uc.get_data_mut() = Some(trace);
+        *uc.data_mut() = Some(trace);
     }
 }
 
 /// At an address that stands for another: the run goes on there.
 fn go_through(uc: &mut Uc, pc: u64) {
-    let Some(t) = uc.get_data_mut() else { return };
+    let Some(t) = uc.data_mut() else { return };
     let goal = [t.places.direct, t.places.livepatch].into_iter().find(|goal| goal.named == pc && goal.at != 0);
     match goal {
         // Nothing but what stands for a direct trampoline is there.
         Some(goal) if goal.at == pc => stand_in(uc, pc, Trace::direct_call),
         Some(goal) => {
             t.state.came_by = Some(pc);
-            let _ = uc.set_pc(goal.at);
+            uc.go(goal.at);
         }
         None => {
             t.stopped(pc, Place::Stopped);
-            let _ = uc.emu_stop();
+            uc.stop();
         }
     }
 }
 
 /// At what stands for code that nobody gave: `does` is what that would do, and says where the run goes on, if that is known.
 fn stand_in(uc: &mut Uc, pc: u64, does: fn(&mut Trace, &mut Here) -> Option<u64>) {
-    let Some(mut t) = uc.get_data_mut().take() else { return };
+    let Some(mut t) = uc.data_mut().take() else { return };
     let mut goes_on = None;
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
         let memory = t.memory.clone();
@@ -489,11 +490,11 @@ fn stand_in(uc: &mut Uc, pc: u64, does: fn(&mut Trace, &mut Here) -> Option<u64>
     if goes_on.is_none() {
         t.stopped(pc, Place::Stopped);
     }
-    *uc.get_data_mut() = Some(t);
-    let _ = match goes_on {
-        Some(there) => uc.set_pc(there),
-        None => uc.emu_stop(),
-    };
+    *uc.data_mut() = Some(t);
+    match goes_on {
+        Some(there) => uc.go(there),
+        None => uc.stop(),
+    }
 }
 
 impl Trace {

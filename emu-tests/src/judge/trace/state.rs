@@ -7,8 +7,8 @@ use codegen::words::abi::{Reg, RegSet};
 
 use super::cells::Region;
 use super::stack::Stack;
-use crate::engine::cpu::Snapshot;
 use crate::engine::flow::{ReturnStack, Taken};
+use crate::engine::registers::Snapshot;
 use crate::run::thread::Written;
 
 /// Which part of a traced call runs.

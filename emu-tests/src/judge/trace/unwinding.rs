@@ -9,7 +9,7 @@ use codegen::words::abi::Reg;
 use codegen::words::step::Value;
 
 use super::{At, Here, Trace};
-use crate::engine::cpu::Snapshot;
+use crate::engine::registers::Snapshot;
 use crate::engine::unwind::Rule;
 use crate::report::Clause;
 use crate::report::place::Place;

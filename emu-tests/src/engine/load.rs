@@ -1,0 +1,59 @@
+//! Engines with code in them.
+
+use std::rc::Rc;
+
+use codegen::backend::Backend;
+use codegen::words::error::{Error, Result};
+use link::{Image, PAGE};
+
+use super::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH};
+use super::interface::{Cpu, Engine, Holds};
+use super::memory::Memory;
+use super::unicorn;
+
+/// An engine without any memory.
+///
+/// # Errors
+/// It does not have the architecture.
+pub fn engine<D: 'static>(backend: &dyn Backend, data: D) -> Result<Box<Cpu<'static, D>>> {
+    Ok(Box::new(unicorn::open(backend, &Memory::none(), data)?))
+}
+
+/// Make an engine with the images and a stack in it.
+pub(crate) fn load<'i, D: 'static>(
+    backend: &dyn Backend,
+    images: impl Iterator<Item = &'i Image>,
+    data: D,
+) -> Result<Box<Cpu<'static, D>>> {
+    let images: Vec<&Image> = images.collect();
+    load_on(backend, images.iter().copied(), &Memory::of(images.iter().copied()), data)
+}
+
+/// The same, in the memory that was made for them.
+pub(crate) fn load_on<'i, D: 'static>(
+    backend: &dyn Backend,
+    images: impl Iterator<Item = &'i Image>,
+    memory: &Rc<Memory>,
+    data: D,
+) -> Result<Box<Cpu<'static, D>>> {
+    let mut uc = unicorn::open(backend, memory, data)?;
+    for segment in images.flat_map(|image| &image.segments) {
+        put(&mut uc, segment.address, &segment.bytes)?;
+    }
+    Engine::map(&mut uc, EXIT, PAGE, Holds::Code)?;
+    Ok(Box::new(uc))
+}
+
+fn put<D>(uc: &mut Cpu<'_, D>, at: u64, bytes: &[u8]) -> Result<()> {
+    if uc.store(at, bytes) { Ok(()) } else { Err(Error::new(format!("emulator: no memory for code at {at:#x}"))) }
+}
+
+/// Let there be code at the addresses with one bit: no more than the hook on every instruction ever reaches it.
+pub(crate) fn map_sparse<D>(uc: &mut Cpu<'_, D>, ret: &[u8]) -> Result<()> {
+    for at in [SPARSE_DIRECT, SPARSE_LIVEPATCH] {
+        uc.map(at, PAGE, Holds::Code)?;
+        put(uc, at, ret)?;
+    }
+    // No instruction is ever executed there, so none that would count as a return may stand there.
+    [SPARSE_JUMP, SPARSE_BACK].into_iter().try_for_each(|at| uc.map(at, PAGE, Holds::Code))
+}
