@@ -7,6 +7,7 @@ use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 use codegen::words::input;
 use link::Input;
+use link::sites::ListedSite;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::{Endianness, elf};
 
@@ -109,26 +110,9 @@ impl Object {
         let profiled: BTreeSet<u64> = object.functions.iter().map(|f| f.site).collect();
         let entries = sites.into_iter().filter(|s| ENTRIES.contains(&s.kind) && !profiled.contains(&s.address));
         for site in entries {
-            let name = site.function.to_owned();
             match site.refused {
-                Some(why) => object.refused.push(Refused { name, code: None, class: None, why }),
-                None => {
-                    let address = site.address - site.offset;
-                    let size = sizes.get(&address).copied().unwrap_or_default();
-                    let form =
-                        backend.site_forms().iter().find(|form| form.about == site.form && form.fits(&site.bytes));
-                    let before = form.map_or(0, |form| form.before as usize);
-                    let bytes = site.bytes.get(before..).unwrap_or_default().to_vec();
-                    object.functions.push(Function {
-                        name,
-                        address,
-                        size,
-                        site: site.address,
-                        bytes,
-                        entries: Vec::new(),
-                        signature: None,
-                    });
-                }
+                Some(why) => object.refused.push(Refused { name: site.function.to_owned(), code: None, class: None, why }),
+                None => object.functions.push(listed(&site, &sizes, backend)),
             }
         }
         if any {
@@ -140,5 +124,21 @@ impl Object {
         object.functions.sort_by_key(|f| f.site);
         object.functions.dedup_by_key(|f| f.site);
         Ok(object)
+    }
+}
+
+/// The function with a site that a list has.
+fn listed(site: &ListedSite, sizes: &HashMap<u64, u64>, backend: &dyn Patch) -> Function {
+    let address = site.address - site.offset;
+    let form = backend.site_forms().iter().find(|form| form.about == site.form && form.fits(&site.bytes));
+    let before = form.map_or(0, |form| form.before as usize);
+    Function {
+        name: site.function.to_owned(),
+        address,
+        size: sizes.get(&address).copied().unwrap_or_default(),
+        site: site.address,
+        bytes: site.bytes.get(before..).unwrap_or_default().to_vec(),
+        entries: Vec::new(),
+        signature: None,
     }
 }

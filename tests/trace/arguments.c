@@ -40,9 +40,9 @@ CALLED struct big made(int n) {
     printf("made(n=%d);\n", n);
     return result;
 }
-CALLED int behind(int n, struct big s, int m) {
-    printf("behind(n=%d, s=?, m=?) = %d;\n", n, n + m);
-    return n + m + (int)(s.a[1] - s.a[1]);
+CALLED int behind(int n, struct big s, int m, int k) {
+    printf("behind(n=%d, s=?, m=?, k=?) = %d;\n", n, n + m + k);
+    return n + m + k + (int)(s.a[1] - s.a[1]);
 }
 CALLED int united(union either a, int n) {
     printf("united(a=?, n=?) = %d;\n", n);
@@ -100,7 +100,7 @@ int main(void) {
     scale(1.5, -3, 2, 1ull << 63);
     passed(two, -9, pair, 10);
     made(77);
-    behind(6, big, 7);
+    behind(6, big, 7, 8);
     united(either, 8);
     wide(1ll << 40, 9);
     variable(-4, 1.0);
