@@ -111,7 +111,9 @@ impl Object {
         let entries = sites.into_iter().filter(|s| ENTRIES.contains(&s.kind) && !profiled.contains(&s.address));
         for site in entries {
             match site.refused {
-                Some(why) => object.refused.push(Refused { name: site.function.to_owned(), code: None, class: None, why }),
+                Some(why) => {
+                    object.refused.push(Refused { name: site.function.to_owned(), code: None, class: None, why })
+                }
                 None => object.functions.push(listed(&site, &sizes, backend)),
             }
         }
