@@ -11,9 +11,10 @@
 // What docs/trampolines.md says of a thread and of a record.
 static __thread struct words { uint64_t cursor, limit, count; } words;
 // The same where --tls has them, far from the thread pointer on either side of which a psABI puts variables.
-__thread char ahead[40000] __attribute__((used));
-__thread struct words far_words;
-__thread char behind[40000] __attribute__((used));
+// Compilers choose the order of variables, so this is said in assembly.
+asm(".pushsection .tbss, \"awT\", %nobits\n.balign 16\n.skip 40000\n.globl far_words\n.type far_words, %object\n"
+    "far_words: .skip 24\n.size far_words, 24\n.skip 40000\n.popsection");
+extern __thread struct words far_words;
 uint64_t trace_clock = 0x1234567;
 static uint64_t buffer[1 << 20];
 
