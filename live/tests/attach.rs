@@ -156,6 +156,10 @@ fn calls_that_a_jump_leaves_are_forgotten() {
         assert_eq!((jumps(50), add(n, 1)), (50, n + 1));
     }
     assert_eq!(counts.each_ref().map(|c| c.load(Ordering::Relaxed)), [5200, 100]);
+    // As many as that no thread has room for them all.
+    for _ in 0..300_000 {
+        assert_eq!(jumps(1), 1);
+    }
 }
 
 #[test]
