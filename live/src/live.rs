@@ -328,7 +328,7 @@ impl Process {
 const MOVED: usize = 160;
 
 /// How often room is looked for, if another thread takes what was found.
-const TRIES: u32 = 100;
+const TRIES: u32 = 64;
 
 impl State {
     fn attach(&mut self, function: &Function, does: Does, process: &Process) -> Result<(u64, u64)> {
@@ -495,14 +495,16 @@ impl State {
             return Ok(at);
         }
         let size = 16 * PAGE;
-        // Other threads map memory too, and an emulator has some that nobody sees.
+        // Other threads map memory too, and an emulator has some that nobody sees, the more the farther.
         let mut taken: Vec<Mapping> = Vec::new();
-        let found = |_| {
+        let found = |tried: u32| {
             let mut mappings = threads::mappings();
             mappings.extend(taken.iter().cloned());
             let at = maps::gap(&mappings, &(near..near), size, 1 << 31, PAGE, &|at| both(at, at + size))?;
             let room = Room::new(at, size).ok();
-            taken.push(Mapping { range: at..at + size, protection: 0, offset: 0, path: String::new() });
+            let beside = (size << (tried / 8)) - size;
+            let range = at.saturating_sub(beside)..at.saturating_add(size + beside);
+            taken.push(Mapping { range, protection: 0, offset: 0, path: String::new() });
             Some((at, room?))
         };
         let (at, mut room) =

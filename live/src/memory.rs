@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use codegen::arch::patch::{Branch, Patch};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
 use crate::error::{Error, Result};
 use crate::machine;
@@ -48,21 +48,18 @@ impl Room {
         let Ok(file) = file else {
             // SAFETY: the mapping replaces none.
             let got = unsafe { mmap_anonymous(place, size, code | ProtFlags::WRITE, flags | MapFlags::PRIVATE) }?;
-            return Room { at, write: at, bytes, used: 0, pid }.there(got);
+            there(got, at, size)?;
+            return Ok(Room { at, write: at, bytes, used: 0, pid });
         };
         ftruncate(&file, bytes)?;
         let data = ProtFlags::READ | ProtFlags::WRITE;
         // This one first: the other one may be put where it is to be.
         // SAFETY: the mapping replaces none.
         let got = unsafe { mmap(place, size, code, flags | MapFlags::SHARED, &file, 0) }?;
+        there(got, at, size)?;
         // SAFETY: a new mapping, of a file that nobody else has.
         let write = unsafe { mmap(ptr::null_mut(), size, data, MapFlags::SHARED, &file, 0) }? as u64;
-        Room { at, write, bytes, used: 0, pid }.there(got)
-    }
-
-    /// Kernels before 4.17 take the address for a wish.
-    fn there(self, got: *mut libc::c_void) -> io::Result<Room> {
-        if got as u64 == self.at { Ok(self) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+        Ok(Room { at, write, bytes, used: 0, pid })
     }
 
     /// Where the next piece of code will be, if so many bytes have room.
@@ -80,6 +77,16 @@ impl Room {
         machine::flush(at, code.len());
         self.used = (self.used + code.len() as u64).next_multiple_of(16);
     }
+}
+
+/// Whether a mapping is where it is to be. Kernels before 4.17 and some emulators take the address for a wish.
+fn there(got: *mut libc::c_void, at: u64, bytes: usize) -> io::Result<()> {
+    if got as u64 == at {
+        return Ok(());
+    }
+    // SAFETY: the mapping is new, and nobody knows it.
+    unsafe { munmap(got, bytes) }?;
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Where code is in memory, and how it is protected.

@@ -236,6 +236,18 @@ fn install(signal: c_int, handler: Handler) -> Result<libc::sigaction> {
     Ok(before)
 }
 
+/// Install the handler of those who are asked, and ask this thread. Emulators have signals that cannot be sent.
+fn arrives(signal: &c_int) -> bool {
+    let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let Ok(before) = install(*signal, asked) else { return false };
+    let sent = ask(*signal, this, ASKED, 0);
+    if !sent {
+        // SAFETY: it is what was installed before us.
+        unsafe { libc::sigaction(*signal, &raw const before, ptr::null_mut()) };
+    }
+    sent
+}
+
 /// Install both handlers; the second one for this signal, or one that nobody has a handler for.
 ///
 /// # Errors
@@ -249,8 +261,10 @@ pub fn begin(wanted: Option<c_int>) -> Result<c_int> {
         asked == 0 && now.sa_sigaction == libc::SIG_DFL
     };
     let none = || Error::Missing { what: "every realtime signal has a handler".to_owned(), remedy: "Policy::signal" };
-    let signal = wanted.or_else(|| (libc::SIGRTMIN() + 2..libc::SIGRTMAX()).rev().find(free)).ok_or_else(none)?;
-    install(signal, asked)?;
+    let signal = match wanted {
+        Some(signal) => install(signal, asked).map(|_| signal)?,
+        None => (libc::SIGRTMIN() + 2..libc::SIGRTMAX()).rev().filter(free).find(arrives).ok_or_else(none)?,
+    };
     let before = install(libc::SIGTRAP, trapped)?;
     let _ = BEFORE.set(before);
     Ok(signal)

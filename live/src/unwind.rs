@@ -157,8 +157,10 @@ fn read(table: &[u8]) -> std::result::Result<Rows, String> {
         let initial: Vec<Rule> =
             rules(common.instructions(&section, &bases))?.into_iter().map(|(_, rule)| rule).collect();
         let rules = rules(entry.instructions(&section, &bases))?;
-        let stack_pointer =
-            initial.iter().find_map(|rule| if let Rule::Cfa(register, _) = rule { Some(*register) } else { None });
+        let stack_pointer = initial.iter().find_map(|rule| match rule {
+            Rule::Cfa(register, _) | Rule::CfaRegister(register) => Some(*register),
+            _ => None,
+        });
         let stack_pointer = stack_pointer.ok_or("its frame begins at no register")?;
         let mut rows = Rows { code_align, data_align, return_column: common.return_address_register(), initial, rules };
         rows.raise(stack_pointer);

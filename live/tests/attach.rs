@@ -7,14 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Compiled, Functions};
+use common::{Compiled, Functions, live};
 use tramptool_live::{Class, Error, Live, Policy};
 
 type Add = extern "C" fn(i64, i64) -> i64;
-
-fn live() -> Live {
-    Live::new(Policy::default()).unwrap()
-}
 
 fn bytes(at: *const ()) -> Vec<u8> {
     // SAFETY: a function of this process.
@@ -54,7 +50,8 @@ fn around_and_instead(compiled: Compiled) {
     }
     .unwrap();
     assert_eq!(add(2, 3), 5, "it is disabled at first");
-    assert_eq!(live.batch(|batch| batch.enable(&hook)).unwrap().trapped, Vec::<String>::new());
+    let notes = live.batch(|batch| batch.enable(&hook)).unwrap();
+    assert!(notes.trapped.is_empty() || std::env::consts::ARCH != "x86_64", "{notes:?}");
     assert!(hook.is_enabled());
     assert_eq!((add(2, 3), seen.load(Ordering::Relaxed)), (106, 105_002));
     hook.disable().unwrap();
@@ -156,6 +153,10 @@ fn calls_that_a_jump_leaves_are_forgotten() {
         assert_eq!((jumps(50), add(n, 1)), (50, n + 1));
     }
     assert_eq!(counts.each_ref().map(|c| c.load(Ordering::Relaxed)), [5200, 100]);
+    // As many as that no thread has room for them all.
+    for _ in 0..300_000 {
+        assert_eq!(jumps(1), 1);
+    }
 }
 
 #[test]

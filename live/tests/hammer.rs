@@ -153,15 +153,15 @@ fn run(turns: u32, beside: Beside, policy: Policy, change: impl Fn(Live, &Functi
 /// How long a case runs at most, on a machine that has no time.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// This variable says how often things change, instead, however long that takes.
-const TURNS: &str = "TRAMPTOOL_LIVE_TURNS";
+/// How often things change, however long that takes, if this variable says so.
+fn wanted() -> Option<u32> {
+    env::var("TRAMPTOOL_LIVE_TURNS").ok().map(|turns| turns.parse().unwrap())
+}
 
 /// Do `turn` so often, if time allows, and return how often it was done.
 fn repeat(turns: u32, turn: impl Fn()) -> u32 {
-    let begun = Instant::now();
-    let wanted: Option<u32> = env::var(TURNS).ok().and_then(|turns| turns.parse().ok());
-    let in_time = |_: &u32| wanted.is_some() || begun.elapsed() < LONGEST;
-    (0..wanted.unwrap_or(turns)).take_while(in_time).map(|_| turn()).count() as u32
+    let (begun, longest) = (Instant::now(), if wanted().is_some() { Duration::MAX } else { LONGEST });
+    (0..turns).take_while(|_| begun.elapsed() < longest).map(|_| turn()).count() as u32
 }
 
 /// In an emulator, nobody may have run before a hook is disabled again.
@@ -400,7 +400,8 @@ fn the_child() {
         policy.left_out = LeftOut { question, trap };
         policy
     };
-    let (many, few, fewest) = if emulated() { (1_000, 300, 300) } else { (100_000, 1_000, 100) };
+    let usual = if emulated() { [1_000, 300, 300] } else { [100_000, 1_000, 100] };
+    let [many, few, fewest] = wanted().map_or(usual, |turns| [turns; 3]);
     match env::var(CHILD).as_deref() {
         Ok("toggle") => run(many, Beside::Nothing, Policy::default(), toggle),
         Ok("come and go") => run(few, Beside::Nothing, Policy::default(), come_and_go),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Compiled, Functions};
-use tramptool_live::{Class, Live, Policy};
+use tramptool_live::{Class, Error, Live, Policy};
 
 #[test]
 fn breakpoints_call_handlers() {
@@ -18,6 +18,8 @@ fn breakpoints_call_handlers() {
     let live = Live::new(policy).unwrap();
     let f = live.function("functions.so:tiny").unwrap();
     assert_eq!((f.class(), live.function_at(functions.address("tiny"))), (Class::TrapOnly, Ok(f.clone())));
+    let loops = live.function("functions.so:turns").unwrap_err();
+    assert!(matches!(&loops, Error::Refused { class: Class::Refused, .. }), "{loops}");
     let seen = Arc::new(AtomicU64::new(0));
     let sum = seen.clone();
     // SAFETY: the handlers give it integers.

@@ -2,6 +2,9 @@
 
 use std::ffi::CString;
 use std::process::Command;
+use std::time::Duration;
+
+use tramptool_live::{Live, Policy};
 
 /// Functions of C.
 #[allow(dead_code, reason = "some tests use the others")]
@@ -33,12 +36,24 @@ fn room() -> &'static str {
     }
 }
 
-/// Indirect branches find landing pads, where a machine insists on them.
+/// Indirect branches find landing pads, where a machine insists on them. Files of the compiler may have none.
 fn guarded() -> &'static [&'static str] {
     match std::env::consts::ARCH {
-        "aarch64" => &["-mbranch-protection=bti", "-Wl,-z,force-bti,--no-warnings"],
+        "aarch64" => {
+            &["-mbranch-protection=bti", "-mno-outline-atomics", "-nostartfiles", "-Wl,-z,force-bti,--no-warnings"]
+        }
         _ => &[],
     }
+}
+
+/// What a test is attached by. Threads may be long in answering, on a machine that has no time; an emulator's own never do.
+#[allow(dead_code, reason = "some tests have a policy of their own")]
+pub fn live() -> Live {
+    let mut policy = Policy::default();
+    if std::env::consts::ARCH == "x86_64" {
+        policy.patience = Duration::from_secs(60);
+    }
+    Live::new(policy).unwrap()
 }
 
 impl Functions {
