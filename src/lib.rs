@@ -15,7 +15,6 @@ pub mod minimise;
 #[cfg(feature = "judge")]
 pub mod mutate;
 #[cfg(feature = "judge")]
-pub mod partition;
 pub mod printed;
 #[cfg(feature = "judge")]
 pub mod report;

@@ -167,6 +167,6 @@ fn the_fewest_options_are_changed() {
         assert!(failure.replay.contains(&format!("{fewest} --attached direct_1 --fixture")), "{}", failure.replay);
         assert!(failure.replay.contains("--function args1 --situation plain"), "{}", failure.replay);
     }
-    // Whatever the order in which the suites come, as with partitions.
+    // Whatever the order in which the suites come.
     assert_eq!(minimised(&suites.iter().rev().collect::<Vec<_>>()), report);
 }

@@ -320,9 +320,9 @@ fn every_bug_is_noticed_by_its_property() {
     b.refuses(&["mutate", "bug:Z9"], &["unknown bug 'Z9'", "A1", "all"]);
 }
 
-/// A sample covers every operator, is the same for the same seed, and shares of it make the whole.
+/// A sample covers every operator, and is the same for the same seed.
 #[test]
-fn samples_and_shares() {
+fn samples() {
     let b = Bench::new();
     let run = |more: &[&str]| -> Vec<String> {
         let args = [&["mutate", "--arch", any(), "--format", "json", "--sample", "1"], more].concat();
@@ -332,11 +332,6 @@ fn samples_and_shares() {
     };
     let whole = run(&[]);
     assert_eq!(run(&[]), whole);
-    let mut shares = [run(&["--partition", "1/2"]), run(&["--partition", "2/2"])].concat();
-    shares.sort();
-    let mut sorted = whole.clone();
-    sorted.sort();
-    assert_eq!(shares, sorted);
     let all = json(&b.ok(&["mutate", "return_to_handler", "--arch", any(), "--format", "json"]));
     for score in all["scores"].as_array().unwrap() {
         let operator = score["operator"].as_str().unwrap();
@@ -344,42 +339,26 @@ fn samples_and_shares() {
     }
 }
 
-/// What partitions of a run wrote is put together to what one run writes, in both formats; what is no whole is refused.
+/// What a run saved is read again, in each format; what cannot be read is refused.
 #[test]
-fn merged_shares_are_the_whole() {
+fn saved_runs_are_read_again() {
     let b = Bench::new();
-    let json = ["--format", "json"];
-    for what in [&["return_to_handler", "direct_1", "--sample", "1"][..], &["bug:F1", "bug:c1", "bug:E1", "bug:A1"]] {
-        let run = [&["mutate"], what].concat();
-        for k in ["1", "2", "3"] {
-            b.ok(&[&run[..], &json, &["--partition", &format!("{k}/3"), "-o", &format!("{k}.json")]].concat());
-        }
-        let merge = ["report", "merge", "3.json", "1.json", "2.json"];
-        assert_eq!(b.ok(&[&merge[..], &json].concat()), b.ok(&[&run[..], &json].concat()));
-        assert_eq!(b.ok(&merge), b.ok(&run));
-    }
-    let merge = ["report", "merge", "1.json", "2.json", "3.json"];
-    b.refuses(&[&merge[..], &["3.json"]].concat(), &["3.json: ", " is in 3.json too"]);
-    b.refuses(&merge[..4], &["no report has mutant number ", " of 5, ", "all partitions together"]);
+    let run = ["mutate", "bug:F1", "bug:c1", "bug:E1", "bug:A1"];
+    let text = b.ok(&[&run[..], &["--format", "json"]].concat());
+    let write = ["report", "write", "run.json"];
+    let save = |text: &str| std::fs::write(b.path("run.json"), text).unwrap();
+    save(&text);
+    assert_eq!(b.ok(&[&write[..], &["--format", "json"]].concat()), text);
+    assert_eq!(b.ok(&write), b.ok(&run));
     // Nothing would be killed, and nothing survive.
     b.refuses(&["mutate", "bug:F1", "--sample", "0"], &["--sample"]);
-    b.refuses(&["mutate", "bug:F1", "--partition", "1/100000000"], &["--partition 1/100000000", "no mutant of "]);
-    b.refuses(&[&merge[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human, json or html"]);
-    b.refuses(&[&merge[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
-    let of_one = format!("--arch {}", any());
-    for (more, part) in [(["--seed", "2"], "seed 2"), (["--arch", any()], &*of_one)] {
-        b.ok(&[&["mutate", "bug:F1", "-o", "other.json"], &json[..], &more].concat());
-        b.refuses(&["report", "merge", "1.json", "other.json"], &["other.json: ", part, "but 1.json: 5 mutants"]);
-    }
-    b.ok(&["check", "direct_1", "--arch=riscv64", "--function=args1", "--format=json", "-o", "check.json"]);
-    b.refuses(&["report", "merge", "1.json", "check.json"], &["check.json is a report of `check`, 1.json of `mutate`"]);
-    let text = std::fs::read_to_string(b.path("1.json")).unwrap();
-    std::fs::write(b.path("other.json"), text.replace("\"version\": 1", "\"version\": 2")).unwrap();
-    b.refuses(&["report", "merge", "other.json"], &["other.json: a report of version 2", "valid: 1"]);
-    // One that survives fails the merged run too, and is told with its diff.
-    let survived = text.replace("\"outcome\": \"killed\"", "\"outcome\": \"survived\"");
-    std::fs::write(b.path("1.json"), survived).unwrap();
-    assert!(b.ends(1, &merge).contains("  tramptool mutate bug:"));
+    b.refuses(&[&write[..], &["--format", "sarif"]].concat(), &["of `mutate`", "human, json or html"]);
+    b.refuses(&[&write[..], &["--strict"]].concat(), &["of `mutate`", "--strict"]);
+    save(&text.replace("\"version\": 1", "\"version\": 2"));
+    b.refuses(&write, &["run.json: a report of version 2", "valid: 1"]);
+    // One that survives fails the saved run too, and is told with its diff.
+    save(&text.replace("\"outcome\": \"killed\"", "\"outcome\": \"survived\""));
+    assert!(b.ends(1, &write).contains("  tramptool mutate bug:"));
 }
 
 /// What libgcc, libunwind and frame pointers met in trampolines as they were once: the listing as it was then, assembled by GNU
@@ -484,20 +463,8 @@ fn faults_in_other_peoples_objects_are_noticed() {
         }
         let missed: Vec<&str> = report["missed"].as_array().unwrap().iter().map(|m| m.as_str().unwrap()).collect();
         assert!(missed.first().is_some_and(|m| m.starts_with(&format!("{arch} my_tramp+0x"))), "{arch}: {missed:?}");
-        // Shares of the run are put together to the whole.
-        for k in ["1", "2"] {
-            let share = ["--partition", &format!("{k}/2"), "--format", "json", "-o", &format!("{k}.json")];
-            b.ok(&[&["mutate"], &share[..], &place].concat());
-        }
-        assert_eq!(json(&b.ok(&["report", "merge", "2.json", "1.json", "--format", "json"])), report);
-        assert!(b.ok(&["report", "merge", "1.json", "2.json"]).contains(&format!("without mutants: {}", missed[0])));
-        std::fs::copy(b.path("t.o"), b.path("other.o")).unwrap();
-        let other = ["mutate", "--object", "other.o", "--contract", "t.toml", "--format", "json", "-o", "other.json"];
-        b.ok(&other);
-        b.refuses(
-            &["report", "merge", "1.json", "other.json"],
-            &["--object other.o", "--object t.o --contract t.toml"],
-        );
+        std::fs::write(b.path("run.json"), report.to_string()).unwrap();
+        assert!(b.ok(&["report", "write", "run.json"]).contains(&format!("without mutants: {}", missed[0])));
         // What is printed runs this one again.
         let one = &results[0];
         let replay = one["replay"].as_str().unwrap().replace("tramptool mutate ", "").replace('\'', "");
@@ -617,4 +584,26 @@ fn diff_sees_what_check_notices() {
         reasons.len()
     );
     blessed_block("README.md", "<!-- begin observed -->", &text);
+}
+
+/// No type before a function, that of another, and one where callers do not look for it (Linux 883bbbffa5a4: one type for two
+/// stubs).
+#[test]
+fn the_checker_notices_types_that_are_wrong() {
+    let b = Bench::new();
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let types = expected(*backend).kernel_type;
+        assert!(!types.is_empty());
+        for set in types.iter().map(|of| &of.set) {
+            let mut args = vec!["mutate", "ftrace_stub", "ftrace_stub_graph", "--format", "json", "--arch", arch];
+            args.extend(set.iter().flat_map(|set| ["--set", set.as_str()]));
+            let report = json(&b.ok(&args));
+            let wrong = |r: &&Value| r["operator"].as_str().unwrap().starts_with("TYPE_");
+            let typed: Vec<&Value> = report["results"].as_array().unwrap().iter().filter(wrong).collect();
+            assert_eq!(typed.len(), 6, "{arch} {set:?}");
+            let noticed = |r: &Value| r["clauses"].as_array().unwrap().contains(&"P13".into());
+            assert!(typed.into_iter().all(noticed), "{arch} {set:?}: {report}");
+        }
+    }
 }

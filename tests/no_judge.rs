@@ -62,7 +62,7 @@ fn what_needs_it_is_refused_with_the_remedy() {
         &["cost", "--table"],
         &["explain", "P7"],
         &["mutate", "--sample", "3"],
-        &["report", "merge", "a", "b"],
+        &["report", "write", "a"],
         &["gen", "ftrace_caller", "--arch", any, "--emit", "contract", "-o", "-"],
     ];
     for command in commands {

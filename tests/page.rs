@@ -201,11 +201,10 @@ fn promised_registers_end_as_they_began_where_nothing_fails() {
 fn a_whole_run_is_one_page_or_a_directory_of_them() {
     let b = Bench::new();
     let stub = ["check", "ftrace_stub", "--arch", "x86_64", "--function", "args1", "--format", "json"];
-    b.ok(&[&stub[..], &["--views", "--partition", "1/2", "-o", "1.json"]].concat());
-    b.ok(&[&stub[..], &["--views", "--partition", "2/2", "-o", "2.json"]].concat());
+    b.ok(&[&stub[..], &["--views", "-o", "check.json"]].concat());
     b.ok(&["mutate", "ftrace_stub", "--arch", "arm64", "--format", "json", "-o", "mutants.json"]);
     b.ok(&["cost", "ftrace_caller", "--arch", "arm64", "--format", "json", "-o", "cost.json"]);
-    let reports = ["report", "html", "1.json", "2.json", "mutants.json", "cost.json", "-o"];
+    let reports = ["report", "html", "check.json", "mutants.json", "cost.json", "-o"];
     b.ok(&[&reports[..], &["run"]].concat());
     let names = ["1-check.html", "2-mutants.html", "3-cost.html", "index.html"];
     let mut written: Vec<String> =
@@ -218,19 +217,11 @@ fn a_whole_run_is_one_page_or_a_directory_of_them() {
         well_formed(&page);
         assert!(index.contains(&format!("href=\"{name}\"")), "{index}");
     }
-    // The shares are those of one run, whose page is the same.
     b.ok(&[&reports[..], &["run.html"]].concat());
     let page = fs::read_to_string(b.path("run.html")).unwrap();
     well_formed(&page);
     self_contained(&page);
-    b.ok(&[&stub[..], &["--views", "-o", "whole.json"]].concat());
-    let whole: Value = serde_json::from_str(&fs::read_to_string(b.path("whole.json")).unwrap()).unwrap();
-    has_all_of(&page, &whole);
-    assert_eq!(
-        b.ok(&["report", "merge", "2.json", "1.json", "--format", "json"]),
-        fs::read_to_string(b.path("whole.json")).unwrap()
-    );
-    b.refuses(&["report", "html", "1.json", "-o", "half.html"], &["no report has"]);
+    has_all_of(&page, &serde_json::from_str(&fs::read_to_string(b.path("check.json")).unwrap()).unwrap());
     fs::write(b.path("list.json"), "[1]").unwrap();
     b.refuses(&["report", "html", "list.json", "-o", "list.html"], &["list.json", "tramptool cost --format json"]);
     b.refuses(&["report", "html", "list.json", "-o", "list"], &["list.json"]);

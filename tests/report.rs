@@ -1,4 +1,4 @@
-//! Reports: the formats tell the same, partitions make a whole, expectations and exit codes hold.
+//! Reports: the formats tell the same, what is saved is read again, expectations and exit codes hold.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -190,7 +190,7 @@ fn an_upload_has_no_more_than_is_taken() {
     failed["failures"] = many.into();
     let all: usize = rows(&report).filter_map(|row| row["failures"].as_array()).map(Vec::len).sum();
     std::fs::write(b.path("many.json"), report.to_string()).unwrap();
-    let sarif = json(&b.ends(1, &["report", "merge", "many.json", "--format", "sarif"]));
+    let sarif = json(&b.ends(1, &["report", "write", "many.json", "--format", "sarif"]));
     assert_eq!(upload::broken_rules(&sarif), [""; 0]);
     let run = &sarif["runs"][0];
     assert_eq!(run["results"].as_array().unwrap().len(), 25_000);
@@ -215,7 +215,7 @@ fn a_failure_in_generated_text_is_on_its_line() {
         }
         let report =
             check(&[suite], &Filter { function: Some("args1".to_owned()), ..Filter::default() }, 1, &|_, _| {});
-        let scope = Scope { suites: Vec::new(), partition: None, sources: Vec::new() };
+        let scope = Scope { suites: Vec::new(), sources: Vec::new() };
         let style = Style { palette: Palette { colour: false }, width: COLUMNS, verbose: false };
         let sarif = render(&Document { report: report.unwrap(), scope }, Format::Sarif, style).unwrap();
         let run = &json(&sarif)["runs"][0];
@@ -298,49 +298,16 @@ fn the_schemas_describe_what_is_written_and_read() {
 }
 
 #[test]
-fn partitions_make_a_whole() {
+fn what_is_saved_is_read_again() {
     let b = Bench::new();
-    let json = ["--format", "json"];
-    let whole = b.ok(&[&QUICK[..], &json].concat());
-    for of in [1, 3] {
-        let mut merge = vec!["report".to_owned(), "merge".to_owned()];
-        for k in 1..=of {
-            let (name, share) = (format!("{k}.json"), format!("{k}/{of}"));
-            b.ok(&[&QUICK[..], &json, &["--partition", &share, "-o", &name]].concat());
-            merge.push(name);
-        }
-        // In any order.
-        merge[2..].reverse();
-        let mut args: Vec<&str> = merge.iter().map(String::as_str).collect();
-        assert_eq!(b.ok(&[&args[..], &json].concat()), whole, "{of}");
-        assert_eq!(b.ok(&args), b.ok(&QUICK));
-        if of == 3 {
-            args.push("3.json");
-            b.refuses(&args, &["3.json: riscv64 ", "is in 3.json too"]);
-            b.refuses(&args[..4], &["no report has riscv64 ", "all partitions together"]);
-        }
-    }
-    // Of one trampoline there is nothing under options that change another one only; and what is missing can come later.
-    let of_one = |what: &'static str, file: &'static str| {
-        let args = ["check", what, "--arch", "riscv64", "--function=args1", "--format", "json", "-o", file];
-        b.ok(&args);
-    };
-    of_one("ftrace_stub", "stub.json");
-    of_one("direct_1", "direct.json");
-    let alone = std::fs::read_to_string(b.path("stub.json")).unwrap();
-    assert_eq!(b.ok(&["report", "merge", "stub.json", "--format", "json"]), alone);
-    let both = b.ok(&["report", "merge", "stub.json", "direct.json", "-v"]);
-    assert!(both.contains("ftrace_stub ") && both.contains("direct_1 "), "{both}");
-    b.refuses(&["report", "merge", "stub.json", "direct.json", "stub.json"], &["ftrace_stub is in stub.json too"]);
-    b.ok(&[&QUICK[..], &json, &["--seed", "2", "-o", "other.json"]].concat());
-    b.refuses(&["report", "merge", "1.json", "other.json"], &["seed"]);
+    let whole = b.ok(&[&QUICK[..], &["--format", "json"]].concat());
+    std::fs::write(b.path("whole.json"), &whole).unwrap();
+    assert_eq!(b.ok(&["report", "write", "whole.json", "--format", "json"]), whole);
+    assert_eq!(b.ok(&["report", "write", "whole.json"]), b.ok(&QUICK));
     std::fs::write(b.path("old.json"), "{\"version\": 0}").unwrap();
-    b.refuses(&["report", "merge", "old.json"], &["old.json", "version 0", "valid: 1"]);
+    b.refuses(&["report", "write", "old.json"], &["old.json", "version 0", "valid: 1"]);
     std::fs::write(b.path("torn.json"), &whole[..whole.len() / 2]).unwrap();
-    b.refuses(&["report", "merge", "torn.json"], &["torn.json", "line"]);
-    for partition in ["0/3", "4/3", "1", "a/b", "1/0"] {
-        b.refuses(&[&QUICK[..], &["--partition", partition]].concat(), &["K/N"]);
-    }
+    b.refuses(&["report", "write", "torn.json"], &["torn.json", "line"]);
 }
 
 /// What others named can have any characters, and a terminal obeys some.
@@ -438,13 +405,6 @@ fn exit_codes() {
     let kselftest = |more| with(more).into_iter().chain(["--kselftest"]).collect::<Vec<_>>();
     b.ok(&kselftest(&[]));
     b.ends(1, &[failing(&b), vec!["--kselftest"]].concat());
-    // A share in which there is no suite.
-    b.ends(4, &kselftest(&["--partition", "1/1000"]));
-    let empty = b.ok(&with(&["--partition", "1/1000"]));
-    assert!(empty.contains("nothing was checked: no suite is in this share"), "{empty}");
-    assert!(b.ok(&["check", "--help"]).replace(['\n', ' '], "").contains("Ashareof--partitioncanbeempty"));
-    b.ok(&with(&["--partition", "1/1000", "--format", "json", "-o", "empty.json"]));
-    b.refuses(&["report", "merge", "empty.json"], &["no report has riscv64 ", "all partitions together"]);
     assert_eq!(b.run(&["check", "--expect", "missing.toml", "--kselftest"]).status.code(), Some(1));
     // A skip is no pass.
     let strict = b.ends(1, &with(&["--strict"])).replace("\n  ", " ");

@@ -16,7 +16,6 @@ use tool::mutate::by::By;
 use tool::mutate::report::{Judged, Outcome, Report};
 use tool::mutate::run::{judge, sample};
 use tool::mutate::subject::{Candidate, MutationSubject};
-use tool::partition::Partition;
 use tool::settings::{self, parse_u64};
 
 use super::shared::args::ProfileArg;
@@ -52,9 +51,6 @@ pub struct MutateArgs {
     /// Run at most N mutants of each operator on each architecture
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sample: Option<usize>,
-    /// Run only share K of N of the mutants
-    #[arg(long, value_name = "K/N")]
-    partition: Option<Partition>,
     /// The seed of all random values, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     seed: u64,
@@ -90,8 +86,7 @@ fn after_help() -> String {
             tramptool mutate bug:F1\n  \
             tramptool mutate --by verify\n  \
             tramptool mutate --by observe --sample 3\n  \
-            tramptool mutate --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc\n  \
-            tramptool mutate --partition 1/4 --format json -o part1.json"
+            tramptool mutate --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc"
 }
 
 /// Run the mutants.
@@ -179,22 +174,13 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     if let Some(n) = args.sample {
         sample(&mut candidates, n, args.seed);
     }
-    let report = Report::empty(args.by, args.seed, request(args), candidates.len(), args.partition);
-    let mut candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
-    if let Some(partition) = args.partition {
-        let whole = candidates.len();
-        candidates.retain(|(_, c)| partition.has(&format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant)));
-        if candidates.is_empty() {
-            return Err(Error::new(format!(
-                "--partition {partition}: no mutant of {whole} is in it; valid: fewer shares"
-            )));
-        }
-    }
+    let report = Report::empty(args.by, args.seed, request(args), candidates.len());
+    let candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     let results = ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
     Ok(report.with(results))
 }
 
-/// The arguments that say what to run; not with which seed, nor which share of it.
+/// The arguments that say what to run; not with which seed.
 fn request(args: &MutateArgs) -> String {
     let mut words = vec!["tramptool".to_owned(), "mutate".to_owned()];
     words.extend(args.trampolines.iter().cloned());

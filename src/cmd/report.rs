@@ -1,4 +1,4 @@
-//! `report`: put reports together, describe them; and how a report is written, for every command that makes one.
+//! `report`: write saved reports in other formats, describe them; and how a report is written, for every command that makes one.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use codegen::words::error::{Error, Result};
 use tool::mutate::report::Report as Mutants;
 use tool::report::page::{apart, sheets, together};
-use tool::report::{COLUMNS, Document, Format, Palette, Part, Style, refuse_skips, render};
+use tool::report::{COLUMNS, Document, Format, Palette, Saved, Style, refuse_skips, render};
 
 use super::shared::exit::{DONE, complain, note};
 use super::shared::output;
@@ -79,8 +79,7 @@ impl ReportArgs {
         Ok(match () {
             () if summary.fail + summary.open > 0 => FAILS,
             () if self.kselftest && summary.pass + summary.deviates == 0 => KSFT_SKIP,
-            // A report without rows is an empty share, or what is merged from one.
-            () if !document.report.results.is_empty() && summary.pass + summary.deviates == 0 => FAILS,
+            () if summary.pass + summary.deviates == 0 => FAILS,
             () => DONE,
         })
     }
@@ -137,9 +136,9 @@ pub struct ReportCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Put reports together that were made apart, or write one in another format
+    /// Write a saved report in another format
     #[command(after_help = EXAMPLES)]
-    Merge(MergeArgs),
+    Write(WriteArgs),
     /// Write reports as pages for a browser: one file, or a directory with one for each
     #[command(after_help = EXAMPLES)]
     Html(HtmlArgs),
@@ -151,7 +150,7 @@ enum Action {
 /// Arguments of `report html`.
 #[derive(Args)]
 struct HtmlArgs {
-    /// Reports, as `check`, `mutate` or `cost` wrote them with --format json; shares of one run become one
+    /// Reports, as `check`, `mutate` or `cost` wrote them with --format json
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     /// Write one page, if this ends with .html, and a directory of pages otherwise
@@ -183,23 +182,21 @@ enum Described {
     Profile,
 }
 
-/// Arguments of `report merge`.
+/// Arguments of `report write`.
 #[derive(Args)]
-struct MergeArgs {
-    /// Reports, as `check --format json` or `mutate --format json` wrote them
-    #[arg(value_name = "REPORT", required = true)]
-    reports: Vec<PathBuf>,
+struct WriteArgs {
+    /// A report, as `check --format json` or `mutate --format json` wrote it
+    #[arg(value_name = "REPORT")]
+    saved: PathBuf,
     #[command(flatten)]
     report: ReportArgs,
 }
 
 const EXAMPLES: &str = "\
-The partitions of a run together give the report of the whole run, byte for byte. The exit code is that of \
-`check` or `mutate`, whose reports they are.
+`report write` ends with the exit code of `check` or `mutate`, whose report it is.
 
 Examples:
-  tramptool report merge 1.json 2.json 3.json
-  tramptool report merge report.json --format sarif -o report.sarif
+  tramptool report write report.json --format sarif -o report.sarif
   tramptool report html check.json mutants.json cost.json -o run/
   tramptool report html check.json -o check.html
   tramptool report schema contract
@@ -228,7 +225,7 @@ fn html(args: &HtmlArgs, ui: &Ui) -> Result<()> {
 /// A report cannot be read, does not go with the others, or cannot be written.
 pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
     let args = match &command.action {
-        Action::Merge(args) => args,
+        Action::Write(args) => args,
         Action::Html(args) => return html(args, ui).map(|()| DONE),
         Action::Schema(args) => {
             let schema = match args.of {
@@ -243,20 +240,10 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
         }
     };
     args.report.finish(|| {
-        let (mut checks, mut mutants) = (Vec::new(), Vec::new());
-        for path in &args.reports {
-            let name = path.display().to_string();
-            match Part::parse(&output::read(path)?).map_err(|e| e.at(&name))? {
-                Part::Check(document) => checks.push((name, document)),
-                Part::Mutants(report) => mutants.push((name, report)),
-            }
-        }
-        match (checks.first(), mutants.first()) {
-            (Some((check, _)), Some((mutant, _))) => Err(Error::new(format!(
-                "{check} is a report of `check`, {mutant} of `mutate`; valid: reports of one of them"
-            ))),
-            (None, Some(_)) => args.report.deliver_mutants(&Mutants::merge(&mutants)?, ui),
-            _ => args.report.deliver(Document::merge(checks)?, ui),
+        let name = args.saved.display().to_string();
+        match Saved::parse(&output::read(&args.saved)?).map_err(|e| e.at(&name))? {
+            Saved::Check(document) => args.report.deliver(document, ui),
+            Saved::Mutants(report) => args.report.deliver_mutants(&report, ui),
         }
     })
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use codegen::effect::faults::Operator;
-use codegen::words::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::by::By;
-use crate::partition::Partition;
 
 /// What became of a mutant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +23,7 @@ pub enum Outcome {
 /// A mutant that was run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
-    /// Its place in the whole run, from 0.
+    /// Its place in the run, from 0.
     pub number: usize,
     /// The architecture.
     pub arch: String,
@@ -88,13 +86,10 @@ pub struct Report {
     /// Who judged: emulator, verify, observe or both.
     #[serde(default = "emulator")]
     pub by: String,
-    /// What was asked for, as arguments; shares of one run agree in it.
+    /// What was asked for, as arguments.
     pub request: String,
-    /// Mutants that were asked for, also those that other partitions run.
+    /// Mutants that were asked for.
     pub whole: usize,
-    /// Which share this is, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partition: Option<Partition>,
     /// Mutants run.
     pub mutants: usize,
     /// Of these, equivalent to the original.
@@ -120,7 +115,7 @@ impl Report {
     pub const VERSION: u32 = 1;
 
     /// A report before anything was run.
-    pub fn empty(by: By, seed: u64, request: String, whole: usize, partition: Option<Partition>) -> Report {
+    pub fn empty(by: By, seed: u64, request: String, whole: usize) -> Report {
         Report {
             version: Report::VERSION,
             seed,
@@ -128,7 +123,6 @@ impl Report {
             by: by.name().to_owned(),
             request,
             whole,
-            partition,
             mutants: 0,
             equivalent: 0,
             killed: 0,
@@ -172,43 +166,6 @@ impl Report {
         let sum = |of: fn(&Score) -> usize| scores.iter().map(of).sum();
         let (equivalent, killed) = (sum(|s| s.equivalent), sum(|s| s.killed));
         Report { mutants: results.len(), equivalent, killed, scores, results, ..self }
-    }
-
-    /// Put together what was run apart; the result is that of one run. Each report comes with its name, for messages.
-    ///
-    /// # Errors
-    /// They are not parts of one whole: something else was asked for, or a mutant was run twice, or by nobody.
-    pub fn merge(parts: &[(String, Report)]) -> Result<Report> {
-        let Some((first, whole)) = parts.first() else {
-            return Err(Error::new("nothing to merge; valid: one report or more"));
-        };
-        let mut all: BTreeMap<usize, (&Judged, &str)> = BTreeMap::new();
-        for (name, part) in parts {
-            let (ours, theirs) = (whole.asked(), part.asked());
-            if ours != theirs {
-                return Err(Error::new(format!("{name}: {theirs}, but {first}: {ours}; valid: reports of one run")));
-            }
-            for judged in &part.results {
-                if let Some((_, other)) = all.insert(judged.number, (judged, name)) {
-                    let what = format!("{} {} {}", judged.arch, judged.trampoline, judged.mutant);
-                    return Err(Error::new(format!(
-                        "{name}: {what} is in {other} too; valid: each mutant in one report"
-                    )));
-                }
-            }
-        }
-        if let Some(n) = (0..whole.whole).find(|n| !all.contains_key(n)) {
-            let of = whole.whole;
-            return Err(Error::new(format!(
-                "no report has mutant number {n} of {of}, from 0; valid: the reports of all partitions together"
-            )));
-        }
-        let results = all.into_values().map(|(judged, _)| judged.clone()).collect();
-        Ok(Report { partition: None, ..whole.clone() }.with(results))
-    }
-
-    fn asked(&self) -> String {
-        format!("{} mutants of `{}`, seed {}, {}", self.whole, self.request, self.seed, self.engine)
     }
 
     /// Those that nothing noticed and something could.

@@ -140,7 +140,7 @@ impl Writer<'_, '_> {
         let report = self.report;
         let arches = unique(report.results.iter().map(|r| r.arch.as_str()));
         if arches.is_empty() {
-            return writeln!(self.out, "nothing was checked: no suite is in this share\n");
+            return writeln!(self.out, "nothing was checked\n");
         }
         let all: Vec<(&str, Fares)> = arches.into_iter().map(|arch| (arch, fares(report, arch))).collect();
         let sum = |of: fn(&Fares) -> usize| all.iter().map(|(_, f)| of(f)).sum::<usize>();

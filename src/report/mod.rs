@@ -17,7 +17,7 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{Report, Verdict};
 
 pub use crate::printed::{cleaned, json, printable};
-pub use document::{ContractFile, Document, Part, Scope, SuiteName, lines_of};
+pub use document::{ContractFile, Document, Saved, Scope, SuiteName, lines_of};
 pub use expect::Expectations;
 pub use human::Palette;
 pub use lines::{COLUMNS, columns, paragraph};

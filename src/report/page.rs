@@ -9,7 +9,7 @@ mod words;
 use codegen::words::error::{Error, Result};
 use templates::page::{Link, page};
 
-use super::document::{Document, Part};
+use super::document::{Document, Saved};
 use crate::mutate::report::Report as Mutants;
 use crate::printed::cleaned;
 
@@ -85,10 +85,10 @@ pub fn apart(sheets: Vec<Sheet>) -> Result<Vec<PageFile>> {
     Ok(files)
 }
 
-/// The reports in these files, each with its name: shares of one run become one.
+/// The reports in these files, each with its name.
 ///
 /// # Errors
-/// A file is no report, or shares do not fit together.
+/// A file is no report.
 pub fn sheets(files: &[(String, String)]) -> Result<Vec<Sheet>> {
     let (mut checks, mut mutants, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
@@ -98,20 +98,16 @@ pub fn sheets(files: &[(String, String)]) -> Result<Vec<Sheet>> {
             costs.push((name.clone(), entries));
             continue;
         }
-        match Part::parse(text).map_err(|e| e.at(name))? {
-            Part::Check(document) => checks.push((name.clone(), document)),
-            Part::Mutants(report) => mutants.push((name.clone(), report)),
+        match Saved::parse(text).map_err(|e| e.at(name))? {
+            Saved::Check(document) => checks.push(document),
+            Saved::Mutants(report) => mutants.push(report),
         }
     }
-    let (shares, whole): (Vec<_>, Vec<_>) = checks.into_iter().partition(|(_, d)| d.scope.partition.is_some());
-    let merged = if shares.is_empty() { None } else { Some(Document::merge(shares)?) };
     let mut sheets = Vec::new();
-    for document in merged.into_iter().chain(whole.into_iter().map(|(_, d)| d)) {
+    for document in checks {
         sheets.push(sheet_of_check(&document, &id(sheets.len()))?);
     }
-    let (shares, whole): (Vec<_>, Vec<_>) = mutants.into_iter().partition(|(_, r)| r.partition.is_some());
-    let merged = if shares.is_empty() { None } else { Some(Mutants::merge(&shares)?) };
-    for report in merged.into_iter().chain(whole.into_iter().map(|(_, r)| r)) {
+    for report in mutants {
         sheets.push(sheet_of_mutants(&report, &id(sheets.len()))?);
     }
     for (name, entries) in costs {

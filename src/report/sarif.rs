@@ -9,7 +9,6 @@ use serde_sarif::sarif;
 
 use super::document::{ContractFile, Scope};
 use super::rows::explain;
-use crate::partition::Partition;
 use crate::{settings, suite};
 
 /// What GitHub takes in one run; of these it shows the first 5,000, by severity.
@@ -184,7 +183,9 @@ fn place(failure: &Failure) -> &str {
 /// alike are numbered, as GitHub numbers lines that are alike.
 fn fingerprint(row: &Row, place_id: &str, same: &mut HashMap<u64, u32>) -> String {
     let name = format!("{} {} {} {} {place_id}", row.clause, row.arch, row.trampoline, row.options);
-    let hash = Partition::hash(&name);
+    // FNV-1a.
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     let number = same.entry(hash).or_insert(0);
     *number += 1;
     format!("{hash:016x}:{number}")

@@ -39,7 +39,7 @@ fn a_file_without_an_end_is_refused() {
         [&["check", "--contract", "zero.toml"], &object[..]].concat(),
         [&["check", "--contract", "t.toml", "--expect", "zero.toml"], &object[..]].concat(),
         vec!["probe", "--object", "/dev/zero", "--events", "t.toml", "--call", "f()"],
-        vec!["report", "merge", "/dev/zero"],
+        vec!["report", "write", "/dev/zero"],
         vec!["contract", "init", "--object", "/dev/zero", "--symbol", "f_tramp"],
         vec!["diff", "t.o", "t.o", "--baseline", "zero.toml"],
         vec!["diff", "-", "t.o"],

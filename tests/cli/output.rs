@@ -249,7 +249,7 @@ fn an_input_is_not_replaced() {
         (&["link", "link.o", "-o", "./s.o"], "s.o"),
         (&[&check[..], &["-o", "t.o"]].concat(), "t.o"),
         (&[&check[..], &["-o", "t.toml"]].concat(), "t.toml"),
-        (&["report", "merge", "r.json", "-o", "r.json"], "r.json"),
+        (&["report", "write", "r.json", "-o", "r.json"], "r.json"),
         (&["contract", "init", "--object", "t.o", "--symbol", "f_tramp", "-o", "t.o"], "t.o"),
         (&["contract", "observe", "t.o:f_tramp", "-o", "t.o"], "t.o"),
         (&["review", "t.o", "t.o", "--contract", "t.toml", "-o", "t.toml"], "t.toml"),

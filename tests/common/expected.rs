@@ -18,7 +18,6 @@ pub struct Expected {
     pub replaced: Replaced,
     pub written: Written,
     pub constant: Vec<Constant>,
-    pub direct_test: Vec<DirectTest>,
     pub sites: Sites,
     pub handler: Handler,
     pub process: Process,
@@ -27,8 +26,6 @@ pub struct Expected {
     pub patched: Patched,
     pub review: Review,
     pub place: Vec<Place>,
-    #[serde(default)]
-    pub survivor: Vec<Survivor>,
 }
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
@@ -250,16 +247,6 @@ impl Constant {
     }
 }
 
-/// Steps of an entry trampoline whose direct-call cell is tested in a register, by what they do.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DirectTest {
-    /// `all` or `args`: what it keeps.
-    pub regs: String,
-    pub register: String,
-    pub order: Vec<String>,
-}
-
 /// What compilers leave.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -429,14 +416,6 @@ pub enum Gdb {
     SignalFrame,
     /// The function is missing.
     NoFunction,
-}
-
-/// An instruction that may be missing.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Survivor {
-    pub trampoline: String,
-    pub offset: usize,
 }
 
 /// What is expected of this one.

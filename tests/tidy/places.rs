@@ -56,7 +56,7 @@ fn no_file_is_read_without_a_bound() {
 
 #[test]
 fn one_file_names_the_engine() {
-    let instead = "names Unicorn; ask a trait emu_tests::Engine";
+    let instead = "names Unicorn; ask an emu_tests::Engine";
     only_in("files that name the engine", std::iter::once(root()), NAMES, ENGINE, instead);
 }
 

@@ -110,8 +110,7 @@ impl Composed {
     #[must_use]
     pub fn run(&self, case: &Case, family: usize) -> Vec<Event> {
         ENGINE.with_borrow_mut(|engine| {
-            let own = |uc: &Box<Uc>| Arc::ptr_eq(&uc.data().places, &self.places);
-            let mut uc = match engine.take().filter(own) {
+            let mut uc = match engine.take().filter(|uc| Arc::ptr_eq(&uc.data().places, &self.places)) {
                 Some(uc) => uc,
                 None => match self.engine() {
                     Ok(uc) => uc,

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::code::{Code, Taken};
 use super::tokens::{Names, Tokens};
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP, put_word, word, words};
+use crate::engine::flow::{self, ReturnStack};
 use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds};
 use crate::engine::lent::{self, Lends};
 use crate::engine::load::load;
@@ -159,7 +160,7 @@ struct Watch {
     now: u64,
     /// The lowest word of the stack that it stores to.
     stored: Option<u64>,
-    returns: Vec<u64>,
+    returns: ReturnStack,
     mispaired: Vec<u64>,
     predicted: Vec<u64>,
     beyond: Vec<u64>,
@@ -205,7 +206,7 @@ impl Subject<'_> {
             sp,
             now: sp,
             stored: None,
-            returns: Vec::new(),
+            returns: ReturnStack::default(),
             mispaired: Vec::new(),
             predicted: Vec::new(),
             beyond: Vec::new(),
@@ -255,7 +256,7 @@ impl Subject<'_> {
             mispaired: std::mem::take(&mut watch.mispaired),
             predicted: std::mem::take(&mut watch.predicted),
             beyond: std::mem::take(&mut watch.beyond),
-            unreturned: watch.returns.len(),
+            unreturned: watch.returns.unreturned() as usize,
             below: std::mem::take(&mut watch.below),
             crooked: std::mem::take(&mut watch.crooked),
             wide: std::mem::take(&mut watch.wide),
@@ -287,7 +288,7 @@ impl Subject<'_> {
             if calls.len() == CALLS {
                 return End::Never(format!("it does not end within {CALLS} calls"));
             }
-            watch.returns.pop();
+            watch.returns.returned(by.next);
             let sp = self.registers.sp(uc);
             if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
                 let sp = uc.data().tokens.term(sp, &self.names, uc.data().sp);
@@ -446,11 +447,6 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
     }
     watch.steps.push(pc);
     watch.last = watch.code.branches.get(&pc).copied();
-    if let Some(taken) = watch.last
-        && taken.branch.pushes
-    {
-        watch.returns.push(taken.next);
-    }
     if watch.code.by_sp.contains(&pc) && !now.is_multiple_of(watch.registers.machine.sp_access_align) {
         watch.crooked.insert(pc);
     }
@@ -526,18 +522,14 @@ impl Watch {
 
     /// The last instruction led to `pc`: does a return pair with its call?
     fn arrive(&mut self, pc: u64) {
-        let Some(taken) = self.last.filter(|taken| taken.branch.pops) else { return };
-        // A branch that pops and pushes pops first.
-        let own = if taken.branch.pushes { self.returns.pop() } else { None };
-        match self.returns.pop() {
-            Some(expected) if expected != pc => {
-                self.mispaired.extend(self.steps.last());
-                self.predicted.push(expected);
-            }
-            Some(_) => {}
-            None => self.beyond.push(pc),
+        let Some(Taken { branch, next, .. }) = self.last else { return };
+        let alone = self.returns.unpaired();
+        if let Some(predicted) = self.returns.step(pc, flow::Taken { branch, next }) {
+            self.mispaired.extend(self.steps.last());
+            self.predicted.push(predicted);
+        } else if self.returns.unpaired() > alone {
+            self.beyond.push(pc);
         }
-        self.returns.extend(own);
     }
 }
 

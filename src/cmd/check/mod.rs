@@ -11,7 +11,6 @@ use emu_tests::{Failure, Filter, Report, Suite, Verdict};
 use rayon::prelude::*;
 use tool::explain;
 use tool::minimise::minimise;
-use tool::partition::Partition;
 use tool::report::{Document, Expectations, Scope, SuiteName};
 use tool::settings::{self, parse_u64};
 
@@ -67,9 +66,6 @@ pub struct CheckArgs {
     pub closely: Option<bool>,
     #[command(flatten)]
     foreign: ForeignArgs,
-    /// Run only share K of N; `tramptool report merge` merges the reports
-    #[arg(long, value_name = "K/N")]
-    pub partition: Option<Partition>,
     /// Reduce each failure to the smallest case that fails the same way
     #[arg(long)]
     pub minimise: bool,
@@ -88,7 +84,7 @@ pub struct CheckArgs {
     /// Judge the profile's protocol of patching sites: at many distances, does every sequence of instructions that a CPU can
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
-        "entry_sp", "distance", "closely", "partition", "minimise", "expect", "object", "raw", "contract", "list_clauses",
+        "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
         "list_places", "views", "verbose", "strict", "kselftest", "alternatives"])]
     pub sites: bool,
     #[command(flatten)]
@@ -101,9 +97,6 @@ must agree, except for what the contract lists as clobbered.
 
 Exit code: 0 all clauses hold, 1 one fails or is not decided, 2 trouble. With --kselftest: 0, 1 for failure and trouble, 4 if no \
 clause was checked.
-A share of --partition can be empty, because a hash of names decides. It still ends with 0 (4) and writes a report, which \
-`report merge` needs.
-
 Examples:
   tramptool check
   tramptool check ftrace_caller --arch arm64 --set call-ops=off
@@ -111,7 +104,6 @@ Examples:
   tramptool check 'ftrace_*' --arch x86_64 -v
   tramptool check --object my.o --contract my.toml --minimise
   tramptool check --sites --arch riscv64 --profile linux-7.3 --format json
-  tramptool check --partition 2/3 --format json -o 2.json
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
   tramptool check --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc
@@ -172,45 +164,27 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         all_failures,
         ..Filter::default()
     };
-    let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), partition: args.partition, sources };
-    let ours = |s: &Suite| args.partition.is_none_or(|p| p.has(&SuiteName::of(s)));
-    let (suites, others): (Vec<Suite>, Vec<Suite>) = suites.into_iter().partition(ours);
-    if suites.is_empty() {
-        return Ok(Document { report: Report::empty(args.seed), scope });
-    }
+    let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), sources };
     let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
-    if report.scenarios == 0 && filter.chosen() && args.partition.is_none() {
+    if report.scenarios == 0 && filter.chosen() {
         return Err(Error::new(
             "nothing is left to run; valid: fewer of --function, --situation, --fixture and the like",
         ));
     }
     if args.minimise {
-        // Among all suites: the smallest case must not depend on who runs what.
-        let all: Vec<&Suite> = suites.iter().chain(&others).collect();
-        minimise(&all, &filter, &mut report)?;
+        minimise(&suites.iter().collect::<Vec<_>>(), &filter, &mut report)?;
     }
     if args.views || args.report.is_page() {
-        let all: Vec<&Suite> = suites.iter().chain(&others).collect();
-        report.views = views(&suites, &all, &scope, &filter, &report)?;
+        report.views = views(&suites, &filter, &report)?;
     }
     Ok(Document { report, scope })
 }
 
 /// Look into each trampoline under the first set of options that it is judged under, and under those under which it fails.
-fn views(
-    suites: &[Suite],
-    all: &[&Suite],
-    scope: &Scope,
-    filter: &Filter,
-    report: &Report,
-) -> Result<Vec<emu_tests::View>> {
-    // In the order in which they were asked for, whoever runs them.
+fn views(suites: &[Suite], filter: &Filter, report: &Report) -> Result<Vec<emu_tests::View>> {
     let first = |arch: &str, trampoline: &str| {
-        let has = |name: &&SuiteName| {
-            let suite = all.iter().find(|s| SuiteName::of(s) == **name);
-            name.arch == arch && suite.is_some_and(|s| s.contracts.iter().any(|c| c.name == trampoline))
-        };
-        scope.suites.iter().find(has)
+        let has = |s: &&Suite| s.backend.facts().name == arch && s.contracts.iter().any(|c| c.name == trampoline);
+        suites.iter().find(has).map(SuiteName::of)
     };
     let of = |suite: &Suite| {
         let name = SuiteName::of(suite);
@@ -219,7 +193,7 @@ fn views(
             let mut rows =
                 report.results.iter().filter(|r| SuiteName::of_row(r) == name && r.trampoline == contract.name);
             let failures: Vec<&Failure> = rows.clone().flat_map(|r| &r.failures).collect();
-            let is_first = first(&name.arch, &contract.name) == Some(&name);
+            let is_first = first(&name.arch, &contract.name).as_ref() == Some(&name);
             if rows.clone().next().is_some() && (is_first || rows.any(|r| r.verdict == Verdict::Fail)) {
                 wanted.push((i, failures));
             }

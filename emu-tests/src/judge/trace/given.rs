@@ -1,6 +1,6 @@
 //! P8, P10: what a function is given that a trampoline calls.
 
-use codegen::ask::frame::Content;
+use codegen::ask::frame::{Content, Field, Stores};
 use codegen::ask::live::Word;
 use codegen::ask::spec::{Kind, Programs};
 use codegen::contract::Contract;
@@ -31,10 +31,29 @@ pub(super) struct ProgramCall<'c> {
     pub words: &'c [u64],
     /// Where the function goes on.
     pub resume: u64,
-    /// The results so far.
-    pub results: &'c [u64],
-    /// What sessions stored to their words before the function.
+    /// What the function left in each register that it gives back.
+    pub results: &'c [(Reg, u64)],
+    /// What sessions have stored to their words, by the numbers of the programs.
     pub sessions: &'c [u64],
+}
+
+impl ProgramCall<'_> {
+    /// A result, as the context demands it: what the function left, or a number before that.
+    fn result(&self, term: &Term) -> u64 {
+        let left = |reg: Reg| self.results.iter().find(|(result, _)| *result == reg).map(|(_, value)| *value);
+        match term.root {
+            Root::Body(reg) => left(reg).unwrap_or_default(),
+            _ => term.add.cast_unsigned(),
+        }
+    }
+
+    /// What is in the word of the session with this number: 0 until it stores something.
+    fn session(&self, number: u8) -> u64 {
+        let programs = self.contract.programs.iter().zip(0..);
+        let mut sessions = programs.filter(|(program, _)| program.attach == Attach::Fsession).map(|(_, n)| n);
+        let program: Option<usize> = sessions.nth(number.into());
+        program.and_then(|n| self.sessions.get(n)).copied().unwrap_or_default()
+    }
 }
 
 /// A program that was called, as its contract has it.
@@ -290,43 +309,57 @@ impl Trace {
         all.filter(move |(i, _)| !situation.detached((before + i) as u8))
     }
 
-    /// A program: the cookie, and the words of its context. Nothing, if it is one too many.
-    pub(super) fn check_program(&mut self, here: &Here, programs: &Programs, call: &ProgramCall) -> Option<Known> {
-        let &ProgramCall { contract, calls, words, .. } = call;
+    /// A program: the cookie, and its context as the contract demands it. Nothing, if it is one too many.
+    pub(super) fn check_program(&mut self, here: &Here, call: &ProgramCall) -> Option<Known> {
+        let &ProgramCall { contract, calls, .. } = call;
         let p10 = self.at(Clause::P10, here.pc);
         let over = self.state.exiting().is_some();
         let Some((i, n)) = self.due(contract, over).nth(calls as usize - 1) else {
             self.check(p10, Place::Programs, calls - 1, calls);
             return None;
         };
-        let program = &contract.programs[n];
         let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
         self.check(p10, Place::Program, expected, here.pc);
-        let (context, cookie) = (here.arg(0), here.arg(1));
-        let by = Culprit::Memory;
-        self.checks.check_by(p10, Place::Cookie, by(cookie), program.cookie as u64, here.word(cookie));
-        self.check_written(cookie, "cookie", here.pc);
-        let at = |n: i64| context.wrapping_add_signed(8 * n);
-        let word = |n: i64| here.word(at(n));
-        let meta = programs.meta_of(&contract.programs, if over { Attach::AFTER } else { Attach::BEFORE }, i);
-        self.checks.check_by(p10, Place::ContextCount, by(at(-1)), meta.cast_unsigned(), word(-1));
-        if programs.ip_arg {
-            self.checks.check_by(p10, Place::ContextIp, by(at(-2)), here.ip(call.resume), word(-2));
+        // Behind the calls before the function, and its own.
+        let before = if over { called(&contract.programs, Attach::BEFORE).count() + 1 } else { 0 };
+        let moment = Moment::Call(before + i);
+        let (context, from) = (here.arg(0), contract.context());
+        let mut meta = 0;
+        for demand in self.demanded().iter().filter(|demand| demand.moment == moment) {
+            let Holds::Is(term) = &demand.holds else { continue };
+            let (place, at, want) = match demand.spot {
+                Spot::Pointee(cookie) => {
+                    self.check_written(here.get(cookie), "cookie", here.pc);
+                    (Place::Cookie, here.get(cookie), term.add.cast_unsigned())
+                }
+                Spot::Slot(slot) => {
+                    let visible = |field: &&Field| field.stores != Stores::Hidden;
+                    let Some(field) = contract.frame.fields.get(slot).filter(visible) else { continue };
+                    let offset = field.offset - from;
+                    let (place, want) = match field.content {
+                        Content::Const(_) => {
+                            meta = term.add;
+                            (Place::ContextCount, meta.cast_unsigned())
+                        }
+                        Content::Ip => (Place::ContextIp, here.ip(call.resume)),
+                        Content::Reg(_) | Content::StackWord(_) => {
+                            // What lies beside the context is the trampoline's own.
+                            let Some(word) = call.words.get(offset as usize / 8) else { continue };
+                            (Place::ContextWord, *word)
+                        }
+                        Content::Result(_) => (Place::ContextResult, call.result(term)),
+                        Content::Session(s) => (Place::ContextSession, call.session(s)),
+                        _ => continue,
+                    };
+                    (place, context.wrapping_add_signed(offset.into()), want)
+                }
+                // Where its context lies is what says where all of it is.
+                _ => continue,
+            };
+            self.checks.check_by(p10, place, Culprit::Memory(at), want, here.word(at));
         }
-        for (n, want) in (0..).zip(words) {
-            self.checks.check_by(p10, Place::ContextWord, by(at(n)), *want, word(n));
-        }
-        // Before the function there is a result only for those who may decide it, and for sessions, which find none.
-        if program.attach != Attach::Fentry {
-            for (n, want) in (words.len() as i64..).zip(call.results) {
-                self.checks.check_by(p10, Place::ContextResult, by(at(n)), *want, word(n));
-            }
-        }
-        let session = (program.attach == Attach::Fsession).then(|| at(-(meta >> 8 & 0xff)));
-        if let Some(session) = session {
-            let wanted = if over { call.sessions.get(n).copied().unwrap_or(0) } else { 0 };
-            self.checks.check_by(p10, Place::ContextSession, by(session), wanted, here.word(session));
-        }
+        let own = contract.programs.get(n).is_some_and(|program| program.attach == Attach::Fsession);
+        let session = own.then(|| context.wrapping_add_signed(-8 * (meta >> 8 & 0xff)));
         Some(Known { n, session })
     }
 

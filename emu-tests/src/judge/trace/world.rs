@@ -168,23 +168,22 @@ impl Trace {
         let Some(contract) = self.contract() else { return };
         self.check_records(here, &contract);
         let abi = here.registers.abi;
-        let (calls, words, resume, results, sessions): (_, _, _, Vec<u64>, _) =
+        let (calls, words, resume, results, sessions) =
             match (&mut self.state.moment, self.state.activations.last_mut()) {
                 (Moment::Exit(_, e), _) => {
                     e.calls += 1;
-                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r));
-                    (e.calls, e.words.clone(), e.resume, results.map(|r| e.expect[*r]).collect(), e.sessions.clone())
+                    let results = abi.rets.iter().map(|reg| (*reg, e.expect[*reg])).collect();
+                    (e.calls, e.words.clone(), e.resume, results, e.sessions.clone())
                 }
                 (_, Some(a)) => {
                     a.calls += 1;
-                    let results = abi.rets.iter().filter(|r| programs.result.regs.contains(**r)).map(|_| 0);
-                    (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, results.collect(), Vec::new())
+                    (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, Vec::new(), a.sessions.clone())
                 }
                 (_, None) => return,
             };
         let call =
             ProgramCall { contract: &contract, calls, words: &words, resume, results: &results, sessions: &sessions };
-        let Some(Known { n, session }) = self.check_program(here, programs, &call) else { return };
+        let Some(Known { n, session }) = self.check_program(here, &call) else { return };
         let (context, cookie) = (here.arg(0), here.arg(1));
         let exiting = self.state.exiting().is_some();
         self.poison(here, 20 * u64::from(exiting) + calls);
