@@ -20,6 +20,7 @@ use crate::cmd::shared::args::ProfileArg;
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
+use crate::cmd::shared::sandbox::SandboxArg;
 use crate::cmd::shared::ui::{self, Ui};
 
 /// Arguments of `check`.
@@ -67,6 +68,8 @@ pub struct CheckArgs {
     pub closely: Option<bool>,
     #[command(flatten)]
     foreign: ForeignArgs,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Run only share K of N; `tramptool report merge` merges the reports
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
@@ -178,6 +181,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     if suites.is_empty() {
         return Ok(Document { report: Report::empty(args.seed), scope });
     }
+    let _threads = args.sandbox.enter(args.report.output())?;
     let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
     if report.scenarios == 0 && filter.chosen() && args.partition.is_none() {
         return Err(Error::new(
