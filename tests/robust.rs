@@ -3,11 +3,15 @@
 #[path = "../fuzz/src/lib.rs"]
 mod targets;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use codegen::backend::Backend;
 use emu_tests::{Filter, Foreign, Suite};
 use link::{Image, Input, Options, link};
+use targets::damage::Rng;
+use tool::report::{Document, Scope, SuiteName};
 
 /// How many damaged inputs are tried with each target.
 const TIMES: usize = 3000;
@@ -24,50 +28,54 @@ fn seeds(dir: &str, ending: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|p| std::fs::read(p).unwrap()).collect()
 }
 
-/// Choices that are the same on every run (SplitMix64).
-struct Rng(u64);
+/// How long a target is tried, and from which number: `./x fuzz` says so.
+struct Fuzz {
+    until: Instant,
+    seed: u64,
+}
 
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    }
-
-    /// One to four times: cut off, flip a bit, put a number at an edge of its range, put in a part of another seed.
-    fn damage(&mut self, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len());
-            match self.below(8) {
-                0 => bytes.truncate(at),
-                1..4 => bytes.iter_mut().skip(at).take(1).for_each(|b| *b ^= 1 << self.below(8)),
-                4..7 => {
-                    let edge = [0, 1, 0x7fff_ffff, 0xffff_ffff, u64::MAX >> 1, u64::MAX - 7, u64::MAX][self.below(7)];
-                    let field = bytes.iter_mut().skip(at & !7).take([1, 2, 4, 8][self.below(4)]);
-                    field.zip(edge.to_le_bytes()).for_each(|(b, new)| *b = new);
-                }
-                _ => {
-                    let other = &seeds[self.below(seeds.len())];
-                    let from = self.below(other.len());
-                    let part = &other[from..from + self.below(other.len() - from)];
-                    let over = if self.below(2) == 0 { part.len().min(bytes.len() - at) } else { 0 };
-                    bytes.splice(at..at + over, part.iter().copied());
-                }
-            }
-        }
+impl Fuzz {
+    /// `SECONDS SEED`.
+    fn asked() -> Option<Fuzz> {
+        let words = std::env::var("TRAMPTOOL_FUZZ").ok()?;
+        let (seconds, seed) = words.split_once(' ').unwrap();
+        Some(Fuzz {
+            until: Instant::now() + Duration::from_secs(seconds.parse().unwrap()),
+            seed: seed.parse().unwrap(),
+        })
     }
 }
 
+/// Try the seeds, and damaged ones: so many, or under `./x fuzz` until the time is up. What fails is kept in a file.
 fn try_all(times: usize, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
     assert!(!seeds.is_empty());
     seeds.iter().for_each(|seed| target(seed));
-    let mut rng = Rng(1);
-    for i in 0..times {
-        let mut bytes = seeds[i % seeds.len()].clone();
-        rng.damage(&mut bytes, seeds);
-        target(&bytes);
+    let texts: Vec<String> = seeds.iter().filter_map(|seed| String::from_utf8(seed.clone()).ok()).collect();
+    let texts = (texts.len() == seeds.len()).then_some(texts);
+    let fuzz = Fuzz::asked();
+    let mut rng = Rng(fuzz.as_ref().map_or(1, |fuzz| fuzz.seed));
+    let mut tried = 0;
+    while fuzz.as_ref().map_or(tried < times, |fuzz| Instant::now() < fuzz.until) {
+        let (round, seed) = (tried / seeds.len(), tried % seeds.len());
+        tried += 1;
+        let mut bytes = seeds[seed].clone();
+        match &texts {
+            Some(texts) if round % 2 == 1 => {
+                let mut text = texts[seed].clone();
+                rng.damage_text(&mut text, texts);
+                bytes = text.into_bytes();
+            }
+            _ => rng.damage(&mut bytes, seeds),
+        }
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(&bytes))) {
+            let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hostile-{:016x}", rng.0));
+            std::fs::write(&kept, &bytes).unwrap();
+            println!("the input is in {}", kept.display());
+            resume_unwind(panic);
+        }
+    }
+    if fuzz.is_some() {
+        println!("{tried} inputs");
     }
 }
 
@@ -120,6 +128,29 @@ fn damaged_recordings_are_refused_or_shown() {
     try_all(TIMES, &seeds, |bytes| {
         targets::trace(bytes);
     });
+}
+
+#[test]
+fn damaged_reports_are_refused_or_written() {
+    let suite = sound(tool::BACKENDS[0]);
+    let filter = Filter { function: Some("args3".to_owned()), ..Filter::default() };
+    let report = emu_tests::check(std::slice::from_ref(&suite), &filter, 1, &|_, _| {}).unwrap();
+    let scope = Scope { suites: vec![SuiteName::of(&suite)], partition: None, sources: Vec::new() };
+    let report = tool::report::json(&Document { report, scope }).unwrap().into_bytes();
+    try_all(TIMES / 10, &[seeds("fuzz/seeds/report", ""), vec![report]].concat(), |bytes| {
+        targets::report(&String::from_utf8_lossy(bytes));
+    });
+}
+
+#[test]
+fn damaged_configurations_are_refused_or_obeyed() {
+    try_all(TIMES, &seeds("fuzz/seeds/config", ""), |bytes| targets::config(&String::from_utf8_lossy(bytes)));
+}
+
+#[test]
+fn templates_go_anywhere_or_are_refused() {
+    let near = [0x40_0000, 1, 0x40_1000, 0x40_2000, 0x40_3000, 0x40_4000_u64].map(u64::to_le_bytes).concat();
+    try_all(TIMES, &[near, vec![0xff; 48]], targets::template);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! `tests/robust.rs` of the root package does the same with damaged seeds, without a nightly compiler.
 
 use std::io::{Cursor, sink};
+use std::sync::OnceLock;
 
 use clap::Parser;
 use codegen::ask::spec::{Direct, Kind, Spec};
@@ -15,18 +16,23 @@ use codegen::words::proto::Prototype;
 use emu_tests::Foreign;
 use link::{Image, Input, Options};
 use tool::BACKENDS;
+use tool::accepted::Baseline;
+use tool::kernel::{Tree, configured};
+use tool::report::{Document, Expectations, Format, Palette, Part, Style, page, refuse_skips, render};
 use tool::request::{Request, trampoline};
 use trace::export;
 use trace::filter::{Filter, Wanted};
 use trace::recording::Recording;
-use trace::tree::Tree;
+use trace::tree::Tree as Calls;
 use trace::view::{self, Key, Report};
+use tramptool::{Clock, Events, Filling, Template};
 
 use args::{DirectArgs, TargetArgs};
 
 #[allow(dead_code, reason = "the commands use more of it")]
 #[path = "../../src/cmd/shared/args.rs"]
 mod args;
+pub mod damage;
 #[allow(dead_code, reason = "the commands use more of it")]
 #[path = "../../src/cmd/shared/input.rs"]
 mod input;
@@ -75,6 +81,66 @@ pub fn contract(text: &str) {
     let _ = emu_tests::foreign_suites(&foreign, BACKENDS);
 }
 
+/// Read `text` as a report, expectations of one and what it has differently, and write it in every form.
+pub fn report(text: &str) {
+    let expectations = Expectations::parse("input", text);
+    let _ = Baseline::read("input", text);
+    let _ = page::sheets(&[("input".to_owned(), text.to_owned())]).and_then(|sheets| page::together(&sheets));
+    let Ok(part) = Part::parse(text) else { return };
+    let Part::Check(mut document) = part else { return };
+    refuse_skips(&mut document.report);
+    if let Ok(expectations) = expectations {
+        expectations.apply(&mut document.report);
+    }
+    for (_, _, format) in Format::ALL {
+        let style = Style { palette: Palette { colour: false }, width: 80, verbose: true };
+        let _ = render(&document, format, style);
+    }
+    let _ = Document::merge(vec![("input".to_owned(), document)]);
+}
+
+/// Read `text` as a kernel's configuration and, from a line `#define` on, as its numbers, for every profile.
+pub fn config(text: &str) {
+    let (config, offsets) = text.split_at(text.find("#define").unwrap_or(text.len()));
+    let tree = Tree { config: (".config", config), offsets: ("asm-offsets.h", offsets), version: None };
+    let _ = tree.profile();
+    for name in profiles::names() {
+        let _ = configured(tool::profile(name).unwrap(), &tree);
+    }
+}
+
+/// Make copies of templates: `bytes` are where each lies, and what is in its fields.
+pub fn template(bytes: &[u8]) {
+    let mut words = bytes.chunks(8).map(|word| word.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)));
+    let mut word = || words.next().unwrap_or_default();
+    let address = word();
+    let filling = Filling { id: word() as u32, function: word(), clock: word(), refill: word(), callee: word() };
+    for (target, template) in templates() {
+        let mut copy = vec![0; template.bytes.len()];
+        let _ = template.copy_to(target, address, &filling, &mut copy);
+    }
+}
+
+/// A recorder and a sled for each architecture.
+fn templates() -> &'static [(tramptool::Target, Template)] {
+    static TEMPLATES: OnceLock<Vec<(tramptool::Target, Template)>> = OnceLock::new();
+    let specs = || {
+        [
+            tramptool::Spec::record("function", Events::Entry).clock(Clock::Word).refill("refill"),
+            tramptool::Spec::sled("f"),
+        ]
+    };
+    TEMPLATES.get_or_init(|| {
+        let each = BACKENDS.iter().flat_map(|backend| specs().map(|spec| (backend.facts().name, spec)));
+        let template = |(arch, spec)| {
+            let target = tramptool::Target::with_profile(arch, profiles::USER).unwrap();
+            let made = tramptool::generate(&target, &[spec]).unwrap().template().unwrap();
+            (target, made)
+        };
+        each.map(template).collect()
+    })
+}
+
 /// Read `bytes` as a recording, and show what it has. Returns whether all of it can be read.
 pub fn trace(bytes: &[u8]) -> bool {
     shown(bytes).is_ok()
@@ -86,7 +152,7 @@ fn shown(bytes: &[u8]) -> Result<()> {
     let report = Report::new(&recording, &filter, true, Key::Own)?;
     report.text(&mut sink())?;
     view::replay(&recording, &filter, &mut sink())?;
-    let tree = Tree::of(&recording, &filter)?;
+    let tree = Calls::of(&recording, &filter)?;
     view::graph(&recording, &tree, &mut sink())?;
     export::html(&recording, &tree, &report, &mut sink())?;
     export::folded(&recording, &tree, &mut sink())?;

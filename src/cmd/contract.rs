@@ -15,6 +15,7 @@ use super::shared::args::ProfileArg;
 use super::shared::exit::{DONE, note};
 use super::shared::input;
 use super::shared::output;
+use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 
 /// Arguments of `contract`.
@@ -46,6 +47,8 @@ struct ObserveArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Print only this case, as JSON of `tramptool diff` names it: rdi=0, call1.frame+0x78=stored
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
@@ -86,6 +89,8 @@ struct InitArgs {
     symbol: String,
     #[command(flatten)]
     profile: ProfileArg,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -121,6 +126,9 @@ impl InitArgs {
     }
 }
 
+/// The value of a word that the code has not written.
+const OLDER: &str = "\"older\"";
+
 /// What was observed in one case.
 fn only(observed: Observed, case: &str) -> Result<Observed> {
     let all = observed.path.iter().chain(&observed.variants);
@@ -145,14 +153,20 @@ pub fn run(command: &ContractCommand, ui: &Ui) -> Result<u8> {
 
 fn tell(args: &ObserveArgs, ui: &Ui) -> Result<u8> {
     let given = Given { arch: args.arch.as_deref(), profile: args.profile.stated()? };
-    let observed = one(&args.code, given)?.observed()?;
+    let code = one(&args.code, given)?;
+    let _threads = args.sandbox.enter(args.output.as_deref())?;
+    let observed = code.observed()?;
     let observed = match &args.case {
         None => observed,
         Some(case) => only(observed, case)?,
     };
     let text = toml::to_string(&observed).map_err(|e| Error::new(format!("what was observed: {e}")))?;
     let width = if args.output.is_none() { ui.columns() } else { COLUMNS };
-    let text: String = text.lines().map(|line| fitted(line, width) + "\n").collect();
+    let mut text: String = text.lines().map(|line| fitted(line, width) + "\n").collect();
+    if let Some(at) = text.find(OLDER) {
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        text.insert_str(line, "# older: what lay there before, which the code has not written\n");
+    }
     output::report(text, args.output.as_deref(), ui)?;
     Ok(DONE)
 }
@@ -187,6 +201,7 @@ fn init(args: &InitArgs, ui: &Ui) -> Result<u8> {
     let draft = emu_tests::draft(&object, &args.symbol, profile, tool::BACKENDS)?;
     let stated = args.profile.stated()?.map(|profile| profile.convention(draft.arch)).transpose()?;
     let orc = stated.and_then(|convention| convention.orc);
+    let _threads = args.sandbox.enter(args.output.as_deref())?;
     let observed = emu_tests::observe(&object, Some(&args.symbol), tool::BACKENDS, orc)?;
     // What is wrong is no promise.
     if let Some(why) = endless(&draft, &observed) {

@@ -42,6 +42,8 @@ use absent::{check, contract, cost, explain, mutate, probe, report, review};
 use shared::exit::{DONE, complain};
 use shared::refused;
 use shared::ui::Ui;
+#[cfg(feature = "judge")]
+use shared::{sandbox, threads};
 use tool::printed::unmarked;
 
 /// Generate, link and prove the trampolines of function tracing for x86_64, arm64 and riscv64.
@@ -96,6 +98,10 @@ enum Command {
     Review(review::ReviewArgs),
     /// Run a program and record its calls; show recordings, and write them for other tools
     Trace(trace::TraceArgs),
+    /// Write the report of a command that runs code: it gave up doing so itself
+    #[cfg(feature = "judge")]
+    #[command(hide = true)]
+    Receive(sandbox::ReceiveArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// Print a man page
@@ -121,25 +127,26 @@ pub fn main() -> ExitCode {
 }
 
 impl Command {
-    /// Does it run code, on all CPUs that there are?
+    /// Does it share work among threads, from the beginning? Where code of others runs, threads come when the inputs are read.
     #[cfg(feature = "judge")]
-    fn runs_code(&self) -> bool {
+    fn shares_work(&self) -> bool {
         match self {
-            Command::List(_) | Command::Gen(_) | Command::Link(_) | Command::Sites(_) => false,
+            Command::List(_) | Command::Gen(_) | Command::Link(_) | Command::Sites(_) | Command::Receive(_) => false,
             Command::Explain(_) | Command::Show(_) | Command::Trace(_) | Command::Completions(_) | Command::Man(_) => {
                 false
             }
-            Command::Check(_) | Command::Contract(_) | Command::Report(_) | Command::Mutate(_) | Command::Cost(_) => {
-                true
+            Command::Check(_) | Command::Contract(_) | Command::Mutate(_) | Command::Cost(_) | Command::Probe(_) => {
+                false
             }
-            Command::Probe(_) | Command::Compose(_) | Command::Diff(_) | Command::Review(_) => true,
+            Command::Diff(_) | Command::Review(_) => false,
+            Command::Report(_) | Command::Compose(_) => true,
         }
     }
 }
 
 fn run(command: &Command, ui: &Ui) -> Result<u8> {
     #[cfg(feature = "judge")]
-    let _threads = if command.runs_code() { shared::threads::made()? } else { None };
+    let _threads = if command.shares_work() { threads::made(threads::wanted())? } else { None };
     match command {
         Command::List(args) => list::run(args, ui),
         Command::Gen(args) => generate::run(args, ui),
@@ -157,6 +164,8 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Diff(args) => diff::run(args, ui),
         Command::Review(args) => review::run(args, ui),
         Command::Trace(args) => trace::run(args, ui),
+        #[cfg(feature = "judge")]
+        Command::Receive(args) => sandbox::receive(args),
         Command::Completions(args) => completions::completions(args, Cli::command(), ui),
         Command::Man(args) => completions::man(args, Cli::command(), ui),
     }

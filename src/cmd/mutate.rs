@@ -21,6 +21,7 @@ use tool::settings::{self, parse_u64};
 use super::shared::args::ProfileArg;
 use super::shared::foreign::{ForeignArgs, no_files};
 use super::shared::output;
+use super::shared::sandbox::SandboxArg;
 use super::shared::ui::{self, Style, Ui, Written};
 use super::shared::values::one_of;
 
@@ -42,6 +43,8 @@ pub struct MutateArgs {
     profile: ProfileArg,
     #[command(flatten)]
     foreign: ForeignArgs,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Who judges: the emulator, the symbolic checker, or each of them
     #[arg(long, value_parser = one_of(By::ALL), default_value = "emulator")]
     by: By,
@@ -98,13 +101,15 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     no_files(&args.trampolines)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let contract = args.foreign.contract()?;
-    let report =
-        match (bugs.is_empty(), names.is_empty(), args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
-            (true, _, None) => faults(args, &generated(args)?)?,
-            (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
-            (false, true, None) => corpus(args, &bugs)?,
-            _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
-        };
+    let suites = args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?;
+    let ours = if bugs.is_empty() && suites.is_none() { generated(args)? } else { Vec::new() };
+    let _threads = args.sandbox.enter(args.output.as_deref())?;
+    let report = match (bugs.is_empty(), names.is_empty(), suites) {
+        (true, _, None) => faults(args, &ours)?,
+        (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
+        (false, true, None) => corpus(args, &bugs)?,
+        _ => return Err(Error::new("bugs are given, and trampolines or files; valid: one or the other")),
+    };
     deliver(&report, args.format, args.output.as_deref(), ui)
 }
 

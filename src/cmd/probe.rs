@@ -10,6 +10,7 @@ use tool::printed::printable;
 
 use super::shared::exit::DONE;
 use super::shared::input;
+use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 
 /// Arguments of `probe`.
@@ -31,6 +32,8 @@ pub struct ProbeArgs {
     /// The format of events: that of today's Linux, or the interface's first version
     #[arg(long, value_enum, default_value = "today")]
     form: Form,
+    #[command(flatten)]
+    sandbox: SandboxArg,
 }
 
 /// How events are written.
@@ -72,6 +75,7 @@ pub fn run(args: &ProbeArgs, ui: &Ui) -> Result<u8> {
         Form::First => ProbeForm::First,
         Form::Today => ProbeForm::Today,
     };
+    let _threads = args.sandbox.enter(None)?;
     let trace = probe(backend, &input, (&file, &events), &args.call, form)?;
     ui.out(trace.iter().map(|line| printable(line) + "\n").collect::<String>())?;
     Ok(DONE)

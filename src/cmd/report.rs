@@ -1,6 +1,6 @@
 //! `report`: write saved reports in other formats, describe them; and how a report is written, for every command that makes one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::words::error::{Error, Result};
@@ -53,6 +53,11 @@ impl ReportArgs {
             }
             code => code,
         }
+    }
+
+    /// The file that it goes to, if not to stdout.
+    pub fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
     }
 
     /// Is it a page for a browser?

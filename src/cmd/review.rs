@@ -16,6 +16,7 @@ use super::diff::sides::{Given, objects};
 use super::shared::args::{ProfileArg, target_of_tree};
 use super::shared::exit::{DIFFERS, DONE};
 use super::shared::foreign::contract_text;
+use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 use super::shared::values::one_of;
 use super::shared::{input, output};
@@ -44,6 +45,8 @@ pub struct ReviewArgs {
     arch: Option<String>,
     #[command(flatten)]
     profile: ProfileArg,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// The seed of all random values, decimal or 0x...
     #[arg(long, value_name = "N", value_parser = parse_u64, default_value = "1")]
     seed: u64,
@@ -79,7 +82,7 @@ Examples:
 pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
     let given = Given { arch: args.arch.as_deref(), profile: None };
-    let (old, new) = (sided(&args.old, given)?, sided(&args.new, given)?);
+    let (old, mut new) = (sided(&args.old, given)?, sided(&args.new, given)?);
     let both = args.contract.as_deref();
     let by =
         [&args.before, &args.after].map(|own| Promises::of(own.as_deref().or(both).unwrap_or_default(), &args.profile));
@@ -87,6 +90,9 @@ pub fn run(args: &ReviewArgs, ui: &Ui) -> Result<u8> {
     let (was, is) = (was?, is?);
     let by = [&was.foreign(&args.profile)?, &is.foreign(&args.profile)?];
     let baseline = args.baseline.as_deref().inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
+    // What a build tree promises is in no file.
+    new.in_files &= !Path::new(is.name).is_dir();
+    let _threads = args.sandbox.enter(args.output.as_deref())?;
     let review = Review::of([&old, &new], by, args.seed, baseline)?;
     let text = match args.format {
         Form::Json => tool::report::json(&review)?,
@@ -126,7 +132,10 @@ impl Promises<'_> {
 /// # Errors
 /// There are none.
 pub fn sided(name: &str, given: Given) -> Result<Side> {
-    objects(name, given).map(|objects| Side { name: name.to_owned(), objects })
+    let objects = objects(name, given)?;
+    let is_file = |(name, bytes): &(String, Vec<u8>)| input::bytes(Path::new(name)).is_ok_and(|file| file == *bytes);
+    let in_files = objects.iter().all(is_file);
+    Ok(Side { name: name.to_owned(), objects, in_files })
 }
 
 /// What judges the objects of a side.

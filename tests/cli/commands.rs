@@ -502,3 +502,12 @@ fn sites_are_judged_in_json() {
     b.refuses(&[&check[..], &["--format", "sarif"]].concat(), &["--format human or json"]);
     b.refuses(&[&check[..], &["--verbose"]].concat(), &["--verbose"]);
 }
+
+#[cfg(feature = "judge")]
+#[test]
+fn a_word_of_observations_is_explained_where_it_stands() {
+    let b = Bench::new();
+    let out = b.ok(&["contract", "observe", &format!("{}:ftrace_caller", any())]);
+    let first = out.lines().position(|line| line.contains("\"older\"")).unwrap();
+    assert!(out.lines().nth(first - 1).unwrap().starts_with("# older: "), "{out}");
+}

@@ -11,5 +11,7 @@ mod inputs;
 mod link;
 mod output;
 #[cfg(feature = "judge")]
+mod sandbox;
+#[cfg(feature = "judge")]
 mod several;
 mod terminal;

@@ -23,9 +23,11 @@ fn a_dump_is_judged_as_an_object_and_its_calls_go_to_stubs() {
     let (code, out, err) = check("0xffffffffa0000140", ARCH);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("stands in for 0xffffffffa000114a"), "{out}");
-    dump(&local.replace("    pop     %rsi\n", "    add     $8, %rsp\n"));
+    dump(&(local.replace("    pop     %rsi\n", "    add     $8, %rsp\n    call    9f\n") + "9:  ret\n"));
     let (code, out, _) = check("0xffffffffa0000140", ARCH);
     assert_eq!(code, Some(1));
+    // What it calls is where it is in the dump.
+    assert!(out.contains("call    0xffffffffa00001"), "{out}");
     assert!(out.contains("\n  rsi: expected") && flat(&out).contains("--raw t.bin --base 0xffffffffa0000100"), "{out}");
     let refused = |entry, arch, part: &str| {
         let (code, _, err) = check(entry, arch);

@@ -1,6 +1,7 @@
 //! Trampolines that others wrote: objects and a contract from files, put before the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use codegen::backend::Backend;
 use codegen::contract::Contract;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
-use crate::run::raw::{Dump, wrap};
+use crate::run::raw::{Dump, texts, wrap};
 use crate::run::replay::{Chosen, Source};
 
 /// Objects with trampolines, and their contract.
@@ -121,6 +122,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),
             notes: BTreeMap::new(),
+            written: written(foreign, backend, &reader, &file)?,
             poke: BY_THE_PROFILE,
         });
     }
@@ -144,11 +146,7 @@ fn objects(
         let objects = foreign.objects.iter().map(object).collect::<Result<Objects>>()?;
         return if foreign.alternatives { replaced(objects, backend, convention) } else { Ok(objects) };
     };
-    let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
-    let entries = match (&symbols[..], &dump.entries[..]) {
-        ([symbol], [(name, entry)]) if name.is_empty() => vec![(*symbol, *entry)],
-        _ => named(&symbols, &dump.entries).map_err(|e| reader.at(0, e))?,
-    };
+    let entries = entries(dump, reader, file)?;
     let labels = file.trampoline.iter().flat_map(|t| t.slots().iter().chain([&t.calls])).map(String::as_str);
     let labels: Vec<&str> = labels.collect();
     let wrap = |(path, code): &(String, Vec<u8>)| {
@@ -156,6 +154,31 @@ fn objects(
         Ok((path.clone(), object))
     };
     foreign.objects.iter().map(wrap).collect()
+}
+
+/// Where the trampolines of a dump begin.
+fn entries<'f>(dump: &Dump, reader: &Reader, file: &'f FileIn) -> Result<Vec<(&'f str, u64)>> {
+    let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
+    match (&symbols[..], &dump.entries[..]) {
+        ([symbol], [(name, entry)]) if name.is_empty() => Ok(vec![(*symbol, *entry)]),
+        _ => named(&symbols, &dump.entries).map_err(|e| reader.at(0, e)),
+    }
+}
+
+/// What the instructions of a dump read there.
+fn written(
+    foreign: &Foreign,
+    backend: &dyn Backend,
+    reader: &Reader,
+    file: &FileIn,
+) -> Result<BTreeMap<(String, u64), Arc<str>>> {
+    let Some(dump) = &foreign.dump else { return Ok(BTreeMap::new()) };
+    let entries = entries(dump, reader, file)?;
+    let mut all = BTreeMap::new();
+    for (path, code) in &foreign.objects {
+        all.extend(texts(backend, dump, code, &entries).map_err(|e| e.at(path))?);
+    }
+    Ok(all)
 }
 
 /// The objects with every alternative in its place.

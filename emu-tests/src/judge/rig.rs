@@ -589,6 +589,11 @@ impl<'s> Rig<'s> {
         let (start, size) = self.ranges[i];
         let mut lines = decode_function(self.registers.machine, &self.image, (start, size))?;
         for line in &mut lines {
+            let place = (self.suite.contracts[i].name.clone(), line.at.wrapping_sub(start));
+            if let Some(text) = self.suite.written.get(&place) {
+                line.text = Arc::clone(text);
+                continue;
+            }
             // A call or jump to a function reads better by its name.
             let (Some(address), Some((rest, _))) = (line.target, line.text.rsplit_once("0x")) else { continue };
             if let Some(target) = self.image.symbols.iter().find(|s| s.address == address && s.size > 0) {

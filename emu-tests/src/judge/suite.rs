@@ -1,6 +1,7 @@
 //! What is judged: objects, their contracts, and what is known not to hold.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use codegen::arch::patch::{Patch, Poke, SiteState, Write};
 use codegen::arch::site::{Site, Spot};
@@ -46,6 +47,8 @@ pub struct Suite {
     pub op_offsets: Option<(u64, u64)>,
     /// Notes by symbol and offset, for the lines around a failure.
     pub notes: BTreeMap<(String, u64), String>,
+    /// What instructions read where they were found, by symbol and offset, if they are run elsewhere.
+    pub written: BTreeMap<(String, u64), Arc<str>>,
     /// How sites are patched: [`BY_THE_PROFILE`], or what a test puts in its place.
     pub poke: Poker,
 }

@@ -1,6 +1,7 @@
 //! A dump of memory as an object: its calls to the outside become calls of symbols that are named by their address.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use codegen::arch::patch::Relocation;
 use codegen::backend::Backend;
@@ -54,8 +55,7 @@ pub(crate) fn wrap(
         let valid = format!("{base:#x} to {:#x}", last.saturating_sub(1));
         return Err(Error::new(format!("--entry {entry:#x} is not in the dump; valid: {valid}")));
     }
-    let theirs = code.get(..(last - base) as usize).unwrap_or_default();
-    let lines = followed(backend, (theirs, base), entries.iter().map(|(_, entry)| *entry).collect(), &|_, _| true)?;
+    let lines = reached(backend, dump, code, entries)?;
     if let Some((_, entry)) = entries.iter().find(|(_, entry)| !lines.contains_key(entry)) {
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
@@ -74,6 +74,32 @@ pub(crate) fn wrap(
         }
     }
     wrapping.object()
+}
+
+/// The instructions that run from these entries, by their addresses.
+fn reached(backend: &dyn Backend, dump: &Dump, code: &[u8], entries: &[(&str, u64)]) -> Result<BTreeMap<u64, Decoded>> {
+    let size = dump.end.and_then(|end| usize::try_from(end.checked_sub(dump.base)?).ok());
+    let theirs = size.and_then(|size| code.get(..size)).unwrap_or(code);
+    followed(backend, (theirs, dump.base), entries.iter().map(|(_, entry)| *entry).collect(), &|_, _| true)
+}
+
+/// The instructions as they read in the dump, by symbol and offset: where they are run, their addresses are others.
+///
+/// # Errors
+/// There is too much code.
+pub(crate) fn texts(
+    backend: &dyn Backend,
+    dump: &Dump,
+    code: &[u8],
+    entries: &[(&str, u64)],
+) -> Result<BTreeMap<(String, u64), Arc<str>>> {
+    let lines = reached(backend, dump, code, entries)?;
+    let mut all = BTreeMap::new();
+    for &(symbol, entry) in entries {
+        let text = |(at, line): (&u64, &Decoded)| ((symbol.to_owned(), at - entry), Arc::clone(&line.text));
+        all.extend(lines.range(entry..).map(text));
+    }
+    Ok(all)
 }
 
 /// A dump while it becomes an object.

@@ -7,12 +7,16 @@
 mod apt;
 mod bless;
 mod boot;
+mod checker;
 mod core_objects;
+#[path = "../../../fuzz/src/damage.rs"]
+mod damage;
 mod debian;
 mod document;
 mod failure;
 mod fixtures;
 mod hook;
+mod hostile;
 mod kernel;
 mod kernels;
 mod modules;
@@ -35,6 +39,11 @@ const VERBS: &[Verb] = &[
         name: "bless",
         usage: "[golden] [matrix] [api] [book] [mutants]  write again what tests compare: emu-tests/golden, tests/matrix, tramptool/api.txt, what README.md and docs show, tests/mutants.expected with docs/mutants.md",
         run: bless::run,
+    },
+    Verb {
+        name: "checker",
+        usage: "verify|judge [--sample N] [--from N] [--step N]  leave out each condition and statement of a checker in turn, and print those after which it notices the same N mutants of each operator",
+        run: checker::run,
     },
     Verb {
         name: "fixtures",
@@ -65,6 +74,11 @@ const VERBS: &[Verb] = &[
         name: "modules",
         usage: "[--profile NAME] [--fetch | --check] [KERNEL ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
         run: modules::run,
+    },
+    Verb {
+        name: "hostile",
+        usage: "[N] [--seed S] [--surface NAME]  give the commands N inputs that are nearly right, with 20 s of CPU and 1 GiB for each",
+        run: hostile::run,
     },
     Verb {
         name: "prose",

@@ -19,6 +19,7 @@ use crate::cmd::shared::args::ProfileArg;
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
+use crate::cmd::shared::sandbox::SandboxArg;
 use crate::cmd::shared::ui::{self, Ui};
 
 /// Arguments of `check`.
@@ -66,6 +67,8 @@ pub struct CheckArgs {
     pub closely: Option<bool>,
     #[command(flatten)]
     foreign: ForeignArgs,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Reduce each failure to the smallest case that fails the same way
     #[arg(long)]
     pub minimise: bool,
@@ -165,6 +168,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), sources };
+    let _threads = args.sandbox.enter(args.report.output())?;
     let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
     if report.scenarios == 0 && filter.chosen() {
         return Err(Error::new(

@@ -27,6 +27,7 @@ use crate::cmd::shared::args::{DirectArgs, ProfileArg};
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
+use crate::cmd::shared::sandbox::SandboxArg;
 use crate::cmd::shared::ui::{Style, Ui, Written};
 
 /// Arguments of `cost`.
@@ -48,6 +49,8 @@ pub struct CostArgs {
     direct: DirectArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// Write the table of results/cost.md: each of the kernel's trampolines beside ours with the same contract
     #[arg(long, exclusive = true)]
     table: bool,
@@ -106,6 +109,7 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     }
     if let Some(suites) = args.foreign.suites(args.foreign.contract()?.as_ref(), &args.arch, &args.profile)? {
         let name = "given";
+        let _threads = args.sandbox.enter(args.output.as_deref())?;
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());
         let all: Vec<Others> = all.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
         let text = match args.format {

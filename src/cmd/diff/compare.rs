@@ -33,19 +33,24 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
     let profile = how.profile.or(named.as_deref()).map(tool::profile).transpose()?;
     let given = Given { arch: how.arch, profile };
     let [left, right] = texts.map(|text| side(text, given));
-    let comparison = match (left?, right?) {
+    let sides = match (left?, right?) {
         (Side::Report(left), Side::Report(right)) => return reports(texts, &left, &right, ui),
         (Side::Report(_), _) | (_, Side::Report(_)) => {
             return Err(Error::new(
                 "a report is compared with a report; valid: two of `tramptool check --format json`",
             ));
         }
-        (left, right) => choose(compare(texts, left, right)?, how)?,
+        (left, right) => [left, right],
     };
-    let by_contract = contract.map(|(name, text)| {
-        let foreign = foreign(name, &text, &ProfileArg::named(how.profile))?;
-        Verdicts::of([&sided(texts[0], given)?, &sided(texts[1], given)?], [&foreign; 2], SEED)
+    let accepted = how.baseline.inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
+    let judged = contract.as_ref().map(|(name, text)| {
+        let foreign = foreign(name, text, &ProfileArg::named(how.profile))?;
+        Ok::<_, Error>((foreign, [sided(texts[0], given)?, sided(texts[1], given)?]))
     });
+    let judged = judged.transpose()?;
+    let _threads = how.sandbox.enter(None)?;
+    let comparison = choose(compare(texts, sides)?, how, accepted)?;
+    let by_contract = judged.map(|(foreign, [left, right])| Verdicts::of([&left, &right], [&foreign; 2], SEED));
     let by_contract = by_contract.transpose()?;
     let worse = by_contract.as_ref().is_some_and(Verdicts::is_worse);
     let differs = worse || !comparison.gone.is_empty() || comparison.pairs.iter().any(|pair| pair.differs(how.exact));
@@ -67,10 +72,9 @@ pub fn run(texts: [&str; 2], how: &How, ui: &Ui) -> Result<u8> {
 /// Leave out what is not asked for, and what is accepted.
 ///
 /// # Errors
-/// An id that no difference can have; a baseline that is none; ids of two architectures.
-fn choose(mut comparison: Comparison, how: &How) -> Result<Comparison> {
+/// An id that no difference can have; ids of two architectures.
+fn choose(mut comparison: Comparison, how: &How, mut accepted: Option<Baseline>) -> Result<Comparison> {
     let (only, ignore) = (Ids::of(how.only)?, Ids::of(how.ignore)?);
-    let mut accepted = how.baseline.inspect(|path| input::note(path)).map(Baseline::of_file).transpose()?;
     let asked = !only.is_empty() || !ignore.is_empty() || accepted.is_some();
     if asked && comparison.pairs.iter().any(|pair| pair.left.arch != pair.right.arch) {
         return Err(Error::new("differences of two architectures have no ids; valid: sides of one architecture"));
@@ -116,7 +120,7 @@ pub fn behaviour(texts: [&str; 2], how: &How, ui: &Ui, out: &mut String) -> Resu
 }
 
 /// Observe both sides, as pairs.
-fn compare(texts: [&str; 2], left: Side, right: Side) -> Result<Comparison> {
+fn compare(texts: [&str; 2], [left, right]: [Side; 2]) -> Result<Comparison> {
     let many = |side| match side {
         Side::One(code) => (true, BTreeMap::from([(String::new(), *code)])),
         Side::Many(all) => (false, all),

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+#[cfg(feature = "judge")]
+use crate::cmd::shared::sandbox::SandboxArg;
+
 /// How a comparison is made and written.
 #[cfg_attr(not(feature = "judge"), expect(dead_code, reason = "nothing compares by it without the emulator"))]
 pub struct How<'a> {
@@ -25,6 +28,9 @@ pub struct How<'a> {
     pub baseline: Option<&'a Path>,
     /// Ids are printed.
     pub ids: bool,
+    /// Whether there are walls around the process while code runs.
+    #[cfg(feature = "judge")]
+    pub sandbox: &'a SandboxArg,
 }
 
 /// In which form a comparison is written.

@@ -25,6 +25,8 @@ use codegen::words::error::Result;
 #[cfg(not(feature = "judge"))]
 use crate::cmd::absent::compare;
 use crate::cmd::shared::exit::{DIFFERS, DONE};
+#[cfg(feature = "judge")]
+use crate::cmd::shared::sandbox::SandboxArg;
 use crate::cmd::shared::ui::{Style, Ui};
 use crate::cmd::shared::values::one_of;
 use how::{Form, How};
@@ -68,6 +70,9 @@ pub struct DiffArgs {
     /// Judge both sides by a contract too: one that comes with the tool, or a file
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
+    #[cfg(feature = "judge")]
+    #[command(flatten)]
+    sandbox: SandboxArg,
     /// How the comparison is written
     #[arg(long, value_parser = one_of(Form::ALL), default_value = "human")]
     format: Form,
@@ -119,6 +124,8 @@ pub fn run(args: &DiffArgs, ui: &Ui) -> Result<u8> {
         ignore: &args.ignore,
         baseline: args.baseline.as_deref(),
         ids: args.ids,
+        #[cfg(feature = "judge")]
+        sandbox: &args.sandbox,
     };
     // A directory or a file with such a name goes before.
     let one = |text: &str| is_generated(text) && !is_profile(text) && !std::path::Path::new(text).exists();

@@ -9,6 +9,10 @@ pub mod input;
 pub mod output;
 pub mod refused;
 #[cfg(feature = "judge")]
+pub mod sandbox;
+#[cfg(feature = "judge")]
 pub mod threads;
 pub mod ui;
 pub mod values;
+#[cfg(feature = "judge")]
+pub mod writer;

@@ -20,6 +20,8 @@ use tool::printed::unmarked;
 use super::input;
 #[cfg(feature = "judge")]
 use super::ui::Ui;
+#[cfg(feature = "judge")]
+use super::writer;
 
 /// A file to write.
 pub struct File<'a> {
@@ -107,7 +109,11 @@ pub fn read(path: &Path) -> Result<String> {
 pub fn report(text: String, path: Option<&Path>, ui: &Ui) -> Result<()> {
     match path {
         Some(path) => {
-            let contents = Contents::Bytes(unmarked(&text).into_owned().into_bytes());
+            let text = unmarked(&text).into_owned().into_bytes();
+            if let Some(written) = writer::hand_over(&text) {
+                return written;
+            }
+            let contents = Contents::Bytes(text);
             write(&[File { path: path.to_owned(), contents, executable: false }])
         }
         None => ui.out(text),

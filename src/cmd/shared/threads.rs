@@ -1,15 +1,24 @@
 //! The threads that share the work.
 
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
 use codegen::words::error::{Error, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// As many as there are CPUs for them; `RAYON_NUM_THREADS` says otherwise.
+pub fn wanted() -> usize {
+    let stated = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+    stated.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get))
+}
 
 /// Make the threads, before there is work. Where none can be made, the thread that asks does all of it, as long as it keeps what is
 /// returned.
 ///
 /// # Errors
 /// Not even that is possible.
-pub fn made() -> Result<Option<ThreadPool>> {
-    if ThreadPoolBuilder::new().build_global().is_ok() {
+pub fn made(wanted: usize) -> Result<Option<ThreadPool>> {
+    if ThreadPoolBuilder::new().num_threads(wanted).build_global().is_ok() {
         return Ok(None);
     }
     let alone = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();

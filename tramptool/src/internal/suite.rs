@@ -592,6 +592,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
             source: Source::Generated { arch: target.facts.name, settings },
         },
         notes,
+        written: BTreeMap::new(),
         poke: BY_THE_PROFILE,
     })
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask checker`: what can be removed from those who judge, and no fault in a trampoline is missed for it.
+//!
+//! A copy of the repository gets a switch at each condition and each statement of the checkers, and is compiled once. With each
+//! switch in turn, the tool puts its faults into trampolines. What finds the same faults as before is printed: it needs another
+//! fault, a test, or is of no use.
+
+mod points;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::tools::{below, call, read, root, write};
+use crate::verb::Outcome;
+use points::{Point, points};
+
+/// Who judges: the files with the checks, the crate's root, and the commands that show what they notice. `SAMPLE` is a number of mutants.
+const CHECKERS: [(&str, &[&str], &str, &[&str]); 2] = [
+    ("verify", &["codegen/src/verify"], "codegen/src/lib.rs", &["mutate --by verify --sample SAMPLE --format json"]),
+    (
+        "judge",
+        &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
+        "emu-tests/src/lib.rs",
+        &["mutate --sample SAMPLE --format json"],
+    ),
+];
+
+/// What reads the switch: a number in the environment.
+const SWITCH: &str = "\n/// A statement that is left out.\n#[allow(missing_docs, reason = \"of `cargo xtask checker`\")]\npub mod removed {\n    \
+    pub fn is(n: u32) -> bool {\n        \
+    static N: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n        \
+    let read = || std::env::var(\"TRAMPTOOL_REMOVED\").ok().and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);\n        \
+    *N.get_or_init(read) == n\n    }\n}\n";
+
+/// What was asked for.
+struct Asked {
+    checker: &'static (&'static str, &'static [&'static str], &'static str, &'static [&'static str]),
+    sample: usize,
+    /// The first switch, and how far it is to the next one.
+    from: usize,
+    step: usize,
+}
+
+impl Asked {
+    fn of(args: &[String]) -> Result<Asked, Failure> {
+        let refused = |what: String| {
+            Failure::new("cargo xtask checker", what, "give verify or judge, then [--sample N] [--from N] [--step N]")
+        };
+        let name = args.first().map_or("", String::as_str);
+        let checker = CHECKERS.iter().find(|(known, ..)| *known == name);
+        let checker = checker.ok_or_else(|| refused(format!("no checker is called '{name}'")))?;
+        let mut asked = Asked { checker, sample: 3, from: 0, step: 1 };
+        let mut words = args.iter().skip(1);
+        while let Some(word) = words.next() {
+            let value = words.next().and_then(|value| value.parse().ok());
+            let value: usize = value.ok_or_else(|| refused(format!("{word} has no number")))?;
+            match word.as_str() {
+                "--sample" => asked.sample = value,
+                "--from" => asked.from = value,
+                "--step" => asked.step = value.max(1),
+                _ => return Err(refused(format!("unknown argument {word}"))),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let asked = Asked::of(args)?;
+    let copy = root().join("target/checker");
+    let all = switched(&copy)?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--locked", "--quiet", "--bin", "tramptool"]).current_dir(&copy);
+    call(&mut cargo)?;
+    let tool = copy.join("target/debug/tramptool");
+    let (name, _, _, commands) = *asked.checker;
+    let noticed = |n: Option<usize>| -> Result<Vec<String>, Failure> {
+        commands.iter().map(|command| result(&tool, &command.replace("SAMPLE", &asked.sample.to_string()), n)).collect()
+    };
+    let before = noticed(None)?;
+    let mine: Vec<(usize, &Point)> = all.iter().enumerate().filter(|(_, point)| point.checker == name).collect();
+    let tried: Vec<_> = mine.iter().skip(asked.from).step_by(asked.step).collect();
+    let mut unnoticed = 0;
+    for (n, point) in &tried {
+        if noticed(Some(*n))? == before {
+            unnoticed += 1;
+            println!("{}:{}: {}", point.file, point.line, point.text);
+        }
+    }
+    println!("{name}: {} switches, {} tried, {unnoticed} unnoticed", mine.len(), tried.len());
+    Ok(if unnoticed == 0 { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Make the copy: what git has in the work tree, with switches.
+fn switched(copy: &Path) -> Result<Vec<Point>, Failure> {
+    let listed = call(Command::new("git").args(["ls-files"]).current_dir(root()))?.out;
+    for file in listed.lines() {
+        let (from, to) = (root().join(file), copy.join(file));
+        let refused = |e: std::io::Error| Failure::at(&to, e, "make room");
+        fs::create_dir_all(to.parent().unwrap_or(copy)).map_err(refused)?;
+        let bytes = fs::read(&from).map_err(|e| Failure::at(&from, e, "restore it from git"))?;
+        // What is as it was is not compiled again.
+        if fs::read(&to).ok().as_deref() != Some(&bytes) && !is_judge(file) {
+            write(&to, &bytes)?;
+        }
+    }
+    let mut all = Vec::new();
+    for (checker, dirs, lib, _) in CHECKERS {
+        for dir in dirs {
+            let mut files: Vec<PathBuf> = below(&root().join(dir))?;
+            files.sort();
+            for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
+                let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
+                let text = points(checker, &name, &read(file)?, &mut all)?;
+                changed(&copy.join(&name), &text)?;
+            }
+        }
+        changed(&copy.join(lib), &(read(&root().join(lib))? + SWITCH))?;
+    }
+    Ok(all)
+}
+
+/// Is the file one that gets switches?
+fn is_judge(file: &str) -> bool {
+    CHECKERS.iter().any(|(_, dirs, lib, _)| *lib == file || dirs.iter().any(|dir| file.starts_with(dir)))
+}
+
+/// Write a file, if it is another one.
+fn changed(path: &Path, text: &str) -> Result<(), Failure> {
+    if fs::read_to_string(path).ok().as_deref() == Some(text) { Ok(()) } else { write(path, text.as_bytes()) }
+}
+
+/// What a command says of each fault; or how it ended.
+fn result(tool: &Path, command: &str, n: Option<usize>) -> Result<String, Failure> {
+    let mut run = Command::new(tool);
+    run.args(command.split(' '));
+    if let Some(n) = n {
+        run.env("TRAMPTOOL_REMOVED", n.to_string());
+    }
+    let out = run.output().map_err(|e| Failure::at(tool, e, "see what cargo said"))?;
+    Ok(format!("{:?}\n{}", out.status.code(), outcomes(&String::from_utf8_lossy(&out.stdout))))
+}
+
+/// The lines of a report that say what became of a mutant.
+fn outcomes(report: &str) -> String {
+    let told =
+        |line: &&str| line.contains("\"mutant\"") || line.contains("\"outcome\"") || line.contains("\"trampoline\"");
+    report.lines().filter(told).collect::<Vec<_>>().join("\n")
+}
