@@ -14,7 +14,6 @@ pub mod kernel;
 pub mod minimise;
 #[cfg(feature = "judge")]
 pub mod mutate;
-#[cfg(feature = "judge")]
 pub mod printed;
 #[cfg(feature = "judge")]
 pub mod report;

@@ -135,7 +135,7 @@ fn damaged_reports_are_refused_or_written() {
     let suite = sound(tool::BACKENDS[0]);
     let filter = Filter { function: Some("args3".to_owned()), ..Filter::default() };
     let report = emu_tests::check(std::slice::from_ref(&suite), &filter, 1, &|_, _| {}).unwrap();
-    let scope = Scope { suites: vec![SuiteName::of(&suite)], partition: None, sources: Vec::new() };
+    let scope = Scope { suites: vec![SuiteName::of(&suite)], sources: Vec::new() };
     let report = tool::report::json(&Document { report, scope }).unwrap().into_bytes();
     try_all(TIMES / 10, &[seeds("fuzz/seeds/report", ""), vec![report]].concat(), |bytes| {
         targets::report(&String::from_utf8_lossy(bytes));

@@ -18,7 +18,7 @@ use link::{Image, Input, Options};
 use tool::BACKENDS;
 use tool::accepted::Baseline;
 use tool::kernel::{Tree, configured};
-use tool::report::{Document, Expectations, Format, Palette, Part, Style, page, refuse_skips, render};
+use tool::report::{Expectations, Format, Palette, Saved, Style, page, refuse_skips, render};
 use tool::request::{Request, trampoline};
 use trace::export;
 use trace::filter::{Filter, Wanted};
@@ -86,8 +86,7 @@ pub fn report(text: &str) {
     let expectations = Expectations::parse("input", text);
     let _ = Baseline::read("input", text);
     let _ = page::sheets(&[("input".to_owned(), text.to_owned())]).and_then(|sheets| page::together(&sheets));
-    let Ok(part) = Part::parse(text) else { return };
-    let Part::Check(mut document) = part else { return };
+    let Ok(Saved::Check(mut document)) = Saved::parse(text) else { return };
     refuse_skips(&mut document.report);
     if let Ok(expectations) = expectations {
         expectations.apply(&mut document.report);
@@ -96,7 +95,6 @@ pub fn report(text: &str) {
         let style = Style { palette: Palette { colour: false }, width: 80, verbose: true };
         let _ = render(&document, format, style);
     }
-    let _ = Document::merge(vec![("input".to_owned(), document)]);
 }
 
 /// Read `text` as a kernel's configuration and, from a line `#define` on, as its numbers, for every profile.
@@ -114,19 +112,29 @@ pub fn template(bytes: &[u8]) {
     let mut words = bytes.chunks(8).map(|word| word.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)));
     let mut word = || words.next().unwrap_or_default();
     let address = word();
-    let filling = Filling { id: word() as u32, function: word(), clock: word(), refill: word(), callee: word() };
+    let filling = Filling {
+        id: word() as u32,
+        function: word(),
+        clock: word(),
+        refill: word(),
+        callee: word(),
+        tls: word().cast_signed(),
+        personality: word(),
+        resume: word(),
+    };
     for (target, template) in templates() {
         let mut copy = vec![0; template.bytes.len()];
         let _ = template.copy_to(target, address, &filling, &mut copy);
     }
 }
 
-/// A recorder and a sled for each architecture.
+/// Recorders and a sled for each architecture.
 fn templates() -> &'static [(tramptool::Target, Template)] {
     static TEMPLATES: OnceLock<Vec<(tramptool::Target, Template)>> = OnceLock::new();
     let specs = || {
         [
             tramptool::Spec::record("function", Events::Entry).clock(Clock::Word).refill("refill"),
+            tramptool::Spec::record("function", Events::Both).tls("words").unwind(),
             tramptool::Spec::sled("f"),
         ]
     };

@@ -334,8 +334,8 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::RoundDown { to, .. } => all.push(-i64::from(to)),
         Action::AtomicAdd { cell: Cell::Thread(at), .. }
         | Action::AddToMemory { cell: Cell::Thread(at), .. }
-        | Action::CompareCell { cell: Cell::Thread(at), .. } => all.push(i64::from(at)),
-        Action::LoadThread { at, .. } | Action::StoreThread { at, .. } => all.push(i64::from(at)),
+        | Action::CompareCell { cell: Cell::Thread(at), .. } => all.push(i64::from(at.value)),
+        Action::LoadThread { at, .. } | Action::StoreThread { at, .. } => all.push(i64::from(at.value)),
         // The name of a register's half says it.
         Action::LowBits { bits: 32, .. } => {}
         Action::LowBits { bits, .. } => all.push(i64::MAX >> (63 - bits)),
@@ -358,6 +358,8 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::Low { .. }
         | Action::LoadSymbol { .. }
         | Action::LoadLow { .. }
+        | Action::OffsetHigh { .. }
+        | Action::OffsetLow { .. }
         | Action::StoreState(_)
         | Action::LoadState(_)
         | Action::BranchIfNegative { .. }
@@ -380,6 +382,8 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::Compare { .. }
         | Action::BranchIfNotBelow
         | Action::BranchIfRegNotBelow { .. }
+        | Action::BranchIfSigned
+        | Action::BranchIfRegSigned { .. }
         | Action::BranchIfRegsDiffer { .. }
         | Action::LeaveFor { .. }
         | Action::CallSymbol { .. }
