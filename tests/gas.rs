@@ -59,8 +59,9 @@ fn symbols(bytes: &[u8]) -> Vec<String> {
     let file = object::File::parse(bytes).expect("an object");
     let seen =
         file.symbols().filter(|s| s.is_global() || s.kind() == SymbolKind::Text && !s.name().unwrap().is_empty());
-    // What marks code and data is of no kind.
-    let named = seen.filter(|s| s.is_global() || s.size() > 0);
+    // What marks code and data is of no kind. GNU as for x86-64 adds a name where anything is of threads.
+    let added = |name: &str| name == "_GLOBAL_OFFSET_TABLE_";
+    let named = seen.filter(|s| (s.is_global() || s.size() > 0) && !s.name().is_ok_and(added));
     let mut list: Vec<String> = named
         .map(|s| {
             let (name, kind, undefined) = (s.name().unwrap(), s.kind(), s.is_undefined());

@@ -271,7 +271,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             // No decoder can tell a jump inside a trampoline from others.
             "b" if operands[0].parse::<u64>().unwrap().abs_diff(BASE) < 256 => Control::Jump,
             "ret" | "br" | "b" => Control::Leave,
-            "cbz" | "cbnz" | "tbnz" | "b.hs" | "b.ne" => Control::Branch,
+            "cbz" | "cbnz" | "tbnz" | "b.hs" | "b.ge" | "b.ne" => Control::Branch,
             "brk" => Control::Trap,
             _ => Control::Next,
         },

@@ -266,7 +266,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
             ("call", _) => Control::Call,
             ("jalr", Some(&"ra")) => Control::Call,
             ("jalr", _) => Control::Leave,
-            ("beq" | "bne" | "bgeu" | "blt", _) => Control::Branch,
+            ("beq" | "bne" | "bgeu" | "bge" | "blt", _) => Control::Branch,
             ("tail", _) => Control::Leave,
             ("jal", _) => Control::Jump,
             ("ebreak", _) => Control::Trap,

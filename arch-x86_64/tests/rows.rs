@@ -362,7 +362,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         flow: match mnemonic {
             "call" => Control::Call,
             "ret" | "jmp" => Control::Leave,
-            "je" | "jne" | "jae" | "jb" => Control::Branch,
+            "je" | "jne" | "jae" | "jge" | "jb" => Control::Branch,
             "int3" => Control::Trap,
             _ => Control::Next,
         },

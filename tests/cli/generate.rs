@@ -507,3 +507,21 @@ fn the_comment_says_how_gcc_assembles_it() {
         fs::remove_file(b.path("t.o")).unwrap();
     }
 }
+
+/// Who asks for a function with floating point and names no profile learns that kernels align stacks less than programs do.
+#[test]
+fn floating_point_asks_for_the_profile_of_programs() {
+    let b = Bench::new();
+    for (arch, _) in arches() {
+        let told = |more: &[&str]| {
+            let gen_hyp = ["gen", "direct", "--sig", "double hyp(double a, double b)", "--call", "h", "--arch", arch];
+            let out = b.run(&[&gen_hyp[..], more].concat());
+            assert!(out.status.success());
+            String::from_utf8(out.stderr).unwrap().contains("--profile bare")
+        };
+        let backend = tool::backend(arch).unwrap();
+        let target = tool::default_target(backend).unwrap();
+        assert_eq!(told(&[]), target.stack_align < target.facts.abi.sp_align, "{arch}");
+        assert!(!told(&["--profile", "bare"]) && !told(&["--profile", profiles::DEFAULT]), "{arch}");
+    }
+}

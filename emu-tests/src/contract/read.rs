@@ -529,11 +529,15 @@ fn programs(t: &TrampolineIn) -> Vec<Program> {
     programs.map(program).collect()
 }
 
-/// What programs may change: the words of their context that came in registers, and the result.
+/// What programs find around their context, as the kernel has it (arch/x86/net/bpf_jit_comp.c, arch_prepare_bpf_trampoline): words of
+/// sessions, the function's ip, how many words there are, these words, and the result. They may change what came in registers, the
+/// result and sessions.
 fn context(programs: &Programs, abi: &Abi) -> Vec<Field> {
-    let words = programs.words.iter().flatten().filter_map(|word| match *word {
-        Word::Reg(reg) => Some(Content::Reg(reg)),
-        Word::Stack(_) => None,
+    let sessions = (0..programs.sessions).map(Content::Session);
+    let ip = programs.ip_arg.then_some(Content::Ip);
+    let words = programs.words.iter().flatten().map(|word| match *word {
+        Word::Reg(reg) => Content::Reg(reg),
+        Word::Stack(n) => Content::StackWord(n),
     });
     let results = abi
         .rets
@@ -541,7 +545,11 @@ fn context(programs: &Programs, abi: &Abi) -> Vec<Field> {
         .filter(|_| programs.call_orig)
         .filter(|reg| programs.result.regs.contains(**reg))
         .map(|reg| Content::Result(*reg));
-    let slot = |content| frame::field("", "", 0, content, frame::Stores::TakeEffect);
-    let sessions = (0..programs.sessions).map(Content::Session);
-    words.chain(results).chain(sessions).map(slot).collect()
+    let count = Content::Const(programs.meta_at_first() as i32);
+    let contents = sessions.chain(ip).chain([count]).chain(words).chain(results);
+    let stores = |content| match content {
+        Content::Ip | Content::Const(_) | Content::StackWord(_) => frame::Stores::Ignored,
+        _ => frame::Stores::TakeEffect,
+    };
+    (0..).step_by(8).zip(contents).map(|(at, content)| frame::field("", "", at, content, stores(content))).collect()
 }

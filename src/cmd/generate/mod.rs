@@ -117,6 +117,22 @@ enum Emit {
     Template,
 }
 
+/// What a function of a program needs to know where nobody has said that it is one: it takes or returns floating point.
+fn less_aligned(args: &GenArgs, target: &Target) -> Result<Option<String>> {
+    let Some(proto) = args.direct.sig.as_deref().map(Prototype::parse).transpose()? else { return Ok(None) };
+    let floats = proto.args.iter().chain(&proto.result).flat_map(Type::members).any(|(_, m)| m.is_float());
+    let (has, wants) = (target.stack_align, target.facts.abi.sp_align);
+    Ok((floats && has < wants).then(|| {
+        format!(
+            "{} has floating point, as functions of programs have, and profile {} aligns SP to {has} bytes alone at calls, as the \
+             kernel does; for a program, which wants {wants}: --profile {}",
+            proto.name,
+            target.convention.profile,
+            profiles::USER,
+        )
+    }))
+}
+
 impl Emit {
     /// The kind of the file that a name ending in this has.
     fn by_extension(extension: &str) -> Option<Emit> {
@@ -189,6 +205,9 @@ pub fn run(args: &GenArgs, ui: &Ui) -> Result<u8> {
     }
     kernel.iter().flat_map(|k| &k.decisions).for_each(|line| note(line));
     requests.iter().filter_map(Request::unproven).for_each(|line| note(&line));
+    if kernel.is_none() && !args.target.names_profile() {
+        less_aligned(args, &target)?.iter().for_each(|line| note(line));
+    }
     if to_stdout {
         let [(_, contents)] = <[_; 1]>::try_from(files).map_err(|files| {
             let remedy = "valid: -o - with one, or -o DIR";

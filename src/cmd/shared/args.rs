@@ -35,6 +35,11 @@ impl TargetArgs {
         self.kernel.tree()
     }
 
+    /// Was a profile given?
+    pub fn names_profile(&self) -> bool {
+        self.profile.is_given()
+    }
+
     /// The architecture with its options resolved, and what a kernel's configuration decided.
     ///
     /// # Errors
