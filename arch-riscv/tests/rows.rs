@@ -180,6 +180,8 @@ fn plain(text: &str) -> String {
         ("jalr", [d, s, n]) => format!("jalr {d},{n}({s})"),
         ("beqz", [s, to]) => format!("beq {s},zero,{to}"),
         ("bnez", [s, to]) => format!("bne {s},zero,{to}"),
+        ("bgez", [s, to]) => format!("bge {s},zero,{to}"),
+        ("blez", [s, to]) => format!("bge zero,{s},{to}"),
         (mnemonic, operands) => format!("{mnemonic} {}", operands.join(",")),
     }
 }

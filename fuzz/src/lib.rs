@@ -134,7 +134,11 @@ fn templates() -> &'static [(tramptool::Target, Template)] {
     let specs = || {
         [
             tramptool::Spec::record("function", Events::Entry).clock(Clock::Word).refill("refill"),
-            tramptool::Spec::record("function", Events::Both).tls("words").unwind(),
+            tramptool::Spec::record("function", Events::Both)
+                .clock(Clock::None)
+                .sig("long function(long a)")
+                .tls("words")
+                .unwind(),
             tramptool::Spec::sled("f"),
         ]
     };

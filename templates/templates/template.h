@@ -37,7 +37,7 @@ struct tramptool_template {
 	uint32_t entry;		/* where a copy is entered */
 	uint32_t fixup_count;
 	const struct tramptool_fixup *fixups;
-	/* A CIE and an FDE of a copy: one after the other, and a word of 0 behind the last, they are a table for __register_frame. */
+	/* A copy's CIE with its FDE: one after the other, with a word of 0 behind the last, they are a table for __register_frame. */
 	const unsigned char *unwind;
 	uint32_t unwind_size;
 	uint32_t unwind_fixup_count;
