@@ -80,8 +80,10 @@ impl Question {
         let mut words = [0_u64; 512];
         while at < end {
             let bytes = mem::size_of_val(&words).min((end - at) as usize);
+            let to = words.as_mut_ptr().cast::<c_void>();
+            // Not the C function, in which a thread that is cancelled ends: it would never have answered.
             // SAFETY: the kernel writes to our array, at most as many bytes as it has.
-            let got = unsafe { libc::pread64(self.memory, words.as_mut_ptr().cast::<c_void>(), bytes, at as i64) };
+            let got = unsafe { libc::syscall(libc::SYS_pread64, self.memory, to, bytes, at as i64) };
             let Some(got) = usize::try_from(got).ok().filter(|got| *got >= 8) else { return true };
             if words.iter().take(got / 8).any(|word| self.middle(*word).is_some()) {
                 return true;
