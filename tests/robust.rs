@@ -17,6 +17,8 @@ use tool::report::{Document, Scope, SuiteName};
 const TIMES: usize = 3000;
 /// How many of them are run.
 const RUNS: usize = 200;
+/// The most that one input may take.
+const MOST: Duration = Duration::from_secs(20);
 
 /// The files under a directory of the repository.
 fn seeds(dir: &str, ending: &str) -> Vec<Vec<u8>> {
@@ -67,7 +69,12 @@ fn try_all(times: usize, seeds: &[Vec<u8>], target: impl Fn(&[u8])) {
             }
             _ => rng.damage(&mut bytes, seeds),
         }
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(&bytes))) {
+        let started = Instant::now();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            target(&bytes);
+            assert!(started.elapsed() < MOST, "the input takes {:?}", started.elapsed());
+        }));
+        if let Err(panic) = ended {
             let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hostile-{:016x}", rng.0));
             std::fs::write(&kept, &bytes).unwrap();
             println!("the input is in {}", kept.display());
