@@ -166,17 +166,17 @@ pub(crate) struct Cuts {
 
 impl Cuts {
     /// The next record, unless nothing is recorded at the end of its function.
-    pub fn add(&mut self, record: &Record) {
-        match record.what {
-            What::Entry => return self.open.push(record.function),
+    pub fn add(&mut self, function: u32, what: What) {
+        match what {
+            What::Entry => return self.open.push(function),
             What::ThreadEnd => return self.open.clear(),
             What::Return | What::Exception => {}
         }
-        match self.open.iter().rposition(|function| *function == record.function) {
+        match self.open.iter().rposition(|open| *open == function) {
             Some(at) => self.open.truncate(at),
             None => {
                 self.open.clear();
-                self.found.push(record.function);
+                self.found.push(function);
             }
         }
     }

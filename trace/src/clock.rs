@@ -27,10 +27,14 @@ impl Timeline {
         (!rates.is_empty()).then_some(Timeline { pairs, rates })
     }
 
-    /// Nanoseconds of CLOCK_MONOTONIC. Before the first pair and behind the last, the rate is that of the nearest two.
-    pub fn nanoseconds(&self, ticks: u64) -> u64 {
-        let behind = self.pairs.partition_point(|pair| pair.0 <= ticks).clamp(1, self.rates.len());
-        let ((t0, n0), rate) = (self.pairs[behind - 1], self.rates[behind - 1]);
+    /// Nanoseconds of CLOCK_MONOTONIC. Before the first pair and behind the last, the rate is that of the nearest two. `near` is
+    /// the pair before the time that was asked for last: most often it is that of this one.
+    pub fn nanoseconds(&self, ticks: u64, near: &mut usize) -> u64 {
+        let between = self.pairs.get(*near..).and_then(|pairs| pairs.first_chunk());
+        if !between.is_some_and(|[before, after]| before.0 <= ticks && ticks < after.0) {
+            *near = self.pairs.partition_point(|pair| pair.0 <= ticks).clamp(1, self.rates.len()) - 1;
+        }
+        let ((t0, n0), rate) = (self.pairs[*near], self.rates[*near]);
         match ticks.checked_sub(t0) {
             Some(since) => n0.saturating_add((since as f64 * rate) as u64),
             None => n0.saturating_sub(((t0 - ticks) as f64 * rate) as u64),
@@ -50,9 +54,14 @@ mod tests {
     #[test]
     fn between_pairs_it_is_linear_and_outside_it_goes_on() {
         let line = line(&[(3000, 2000), (1000, 1000), (4000, 4000)]).unwrap();
-        let at = [0, 1000, 2000, 3000, 3500, 4000, 5000].map(|ticks| line.nanoseconds(ticks));
+        let at = [0, 1000, 2000, 3000, 3500, 4000, 5000].map(|ticks| line.nanoseconds(ticks, &mut 0));
         assert_eq!(at, [500, 1000, 1500, 2000, 3000, 4000, 6000]);
-        assert_eq!(line.nanoseconds(u64::MAX), u64::MAX);
+        let mut near = 0;
+        assert_eq!(
+            [3500, 3600, 4000, 5000, 1000, 0].map(|ticks| line.nanoseconds(ticks, &mut near)),
+            [3000, 3200, 4000, 6000, 1000, 500]
+        );
+        assert_eq!(line.nanoseconds(u64::MAX, &mut 7), u64::MAX);
     }
 
     #[test]

@@ -110,9 +110,9 @@ impl<R> Recording<R> {
         }
     }
 
-    /// A time of the records in this unit.
-    pub(crate) fn time(&self, ticks: u64) -> u64 {
-        self.timeline.as_ref().map_or(ticks, |line| line.nanoseconds(ticks))
+    /// A time of the records in this unit. `near` is for [`Timeline::nanoseconds`].
+    pub(crate) fn time(&self, ticks: u64, near: &mut usize) -> u64 {
+        self.timeline.as_ref().map_or(ticks, |line| line.nanoseconds(ticks, near))
     }
 
     /// The function of this number.

@@ -48,8 +48,9 @@ pub struct Records<'r, R> {
     loaded: usize,
     bytes: Vec<u8>,
     at: usize,
-    /// The time of the last record.
+    /// The time of the last record, and what was near it.
     last: u64,
+    near: usize,
     /// The next record with a time of its own: how many are before it, and the time.
     stamp: Option<(u64, u64)>,
     /// Bytes that are no record.
@@ -58,7 +59,7 @@ pub struct Records<'r, R> {
 
 impl<'r, R: Read + Seek> Records<'r, R> {
     pub fn new(recording: &'r Recording<R>, thread: &'r Thread) -> Records<'r, R> {
-        Records { recording, thread, loaded: 0, bytes: Vec::new(), at: 0, last: 0, stamp: None, unread: 0 }
+        Records { recording, thread, loaded: 0, bytes: Vec::new(), at: 0, last: 0, near: 0, stamp: None, unread: 0 }
     }
 
     /// How many bytes so far are no record that was completed.
@@ -71,11 +72,23 @@ impl<'r, R: Read + Seek> Records<'r, R> {
     /// # Errors
     /// The file cannot be read.
     pub fn next_record(&mut self) -> Result<Option<Record>> {
+        let Some(raw) = self.next_raw()? else { return Ok(None) };
+        let words = self.bytes[self.at - 8 * raw.words..self.at].chunks_exact(8).map(long).collect();
+        Ok(Some(Record { time: self.time(&raw), function: raw.function, what: raw.what, words }))
+    }
+
+    /// The function of the next one, and what happened to it, where nobody asks when.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_event(&mut self) -> Result<Option<(u32, What)>> {
+        Ok(self.next_raw()?.map(|raw| (raw.function, raw.what)))
+    }
+
+    fn next_raw(&mut self) -> Result<Option<Raw>> {
         loop {
             if let Some(raw) = self.next_in_block() {
-                let words = self.bytes[self.at - 8 * raw.words..self.at].chunks_exact(8).map(long).collect();
-                let time = self.time(&raw);
-                return Ok(Some(Record { time, function: raw.function, what: raw.what, words }));
+                return Ok(Some(raw));
             }
             let Some(place) = self.thread.blocks.get(self.loaded) else { return Ok(None) };
             self.loaded += 1;
@@ -125,7 +138,7 @@ impl<'r, R: Read + Seek> Records<'r, R> {
             Clock::Stamp8 if raw.time == 0 => self.between(),
             Clock::Stamp8 | Clock::Tsc => {
                 self.stamp = None;
-                self.recording.time(raw.time)
+                self.recording.time(raw.time, &mut self.near)
             }
         };
         // A signal's handler may record between the moments at which a record's slot and its time are taken.
@@ -147,11 +160,11 @@ impl<'r, R: Read + Seek> Records<'r, R> {
     }
 
     /// The next time in this block, and how many records lie before it, the present one included.
-    fn next_stamp(&self) -> (u64, u64) {
+    fn next_stamp(&mut self) -> (u64, u64) {
         let (mut at, mut before) = (self.at, 1);
         while let Some((place, raw)) = self.found(at) {
             if raw.time != 0 {
-                return (before, self.recording.time(raw.time));
+                return (before, self.recording.time(raw.time, &mut self.near));
             }
             before += 1;
             at = place + LEAST + 8 * raw.words;

@@ -87,9 +87,9 @@ impl<'r, R: Read + Seek> Steps<'r, R> {
     fn cut(&self) -> Result<Vec<u32>> {
         let mut records = Records::new(self.recording, self.thread);
         let mut cuts = Cuts::default();
-        while let Some(record) = records.next_record()? {
-            if !self.is_entry_only(record.function) {
-                cuts.add(&record);
+        while let Some((function, what)) = records.next_event()? {
+            if !self.is_entry_only(function) {
+                cuts.add(function, what);
             }
         }
         Ok(cuts.found)

@@ -179,7 +179,7 @@ impl Bench<'_> {
     }
 
     fn uftrace(&self) -> Vec<String> {
-        let words = ["record", "--no-libcall", "--max-stack", "65535", "-P", ".", "-d"];
+        let words = ["record", "--no-libcall", "--no-event", "--max-stack", "65535", "-P", ".", "-d"];
         let paths = [self.path("uftrace"), self.path("sites")].map(|path| path.display().to_string());
         words.into_iter().map(str::to_owned).chain(paths).collect()
     }
