@@ -53,10 +53,12 @@ macro_rules! contracts {
 contracts!(
     "linux-6.12-x86_64-orc",
     "linux-6.12-x86_64-fp",
+    "linux-6.12-x86_64-debian",
     "linux-6.12-arm64",
     "linux-6.12-arm64-call-ops",
     "linux-6.12-riscv64",
     "linux-6.12-riscv64-norvc",
+    "linux-6.12-riscv64-debian",
     "linux-6.12-samples-x86_64",
     "linux-6.12-samples-arm64",
     "linux-6.12-samples-riscv64",

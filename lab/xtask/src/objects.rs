@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::tools::root;
-use crate::tree::{Tree, cache, source};
+use crate::tree::{Tree, cache, debian_config, source};
 use crate::verb::Outcome;
 
 /// What `kernel-objects.toml` says.
@@ -36,8 +36,11 @@ struct Build {
     cross: String,
     /// `CC` for make, where it is not GCC.
     compiler: Option<String>,
-    /// Options, without `CONFIG_`.
+    /// Options on top of the common ones, without `CONFIG_`.
+    #[serde(default)]
     options: Vec<String>,
+    /// Debian's name of the architecture: its default configuration takes the place of all options.
+    debian: Option<String>,
     /// What to build, relative to the kernel's tree.
     objects: Vec<PathBuf>,
 }
@@ -86,8 +89,13 @@ fn build_one(common: &[String], build: &Build, linux: &Path, cache: &Path) -> Re
         fs::create_dir_all(dir).map_err(|e| Failure::at(dir, e, "make room for the cache"))?;
     }
     let tree = Tree { linux, dir: &tree, arch: &build.arch, cross: &build.cross, compiler: build.compiler.as_deref() };
-    let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
-    tree.configure(&options)?;
+    match &build.debian {
+        Some(arch) => tree.configured(&debian_config(&build.linux, arch, cache)?)?,
+        None => {
+            let options: String = common.iter().chain(&build.options).map(|o| format!("CONFIG_{o}\n")).collect();
+            tree.configure(&options)?;
+        }
+    }
     tree.make(&["prepare"])?;
     let targets: Vec<&str> = build.objects.iter().filter_map(|object| object.to_str()).collect();
     tree.make(&targets)?;

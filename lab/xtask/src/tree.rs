@@ -63,6 +63,21 @@ fn unpack(version: &str, cache: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Debian's configuration of a version for an architecture, as Debian names it: from this machine's archives, or else from
+/// those of a later release.
+pub fn debian_config(version: &str, arch: &str, cache: &Path) -> Result<String, Failure> {
+    let package = format!("linux-config-{version}");
+    let apt = |archive, name: &str| Apt::new(&cache.join("apt").join(format!("{name}-{arch}")), &archive, Some(arch));
+    let mut apt_of = apt(Archive::Host, "host")?;
+    if !apt_of.names(&package)?.contains(&package) {
+        apt_of = apt(Archive::Suite(NEWER), NEWER)?;
+    }
+    let unpacked = cache.join(format!("{package}-{arch}.package"));
+    apt_of.unpack(std::slice::from_ref(&package), &unpacked)?;
+    let config = unpacked.join("usr/src").join(&package).join(format!("config.{arch}_none_{arch}.xz"));
+    Ok(call(Command::new("xz").arg("-dc").arg(&config))?.out)
+}
+
 /// A directory in which a kernel is built.
 #[derive(Clone, Copy)]
 pub struct Tree<'t> {
@@ -96,9 +111,14 @@ impl Tree<'_> {
         }
         self.make(&["tinyconfig"])?;
         let config = self.dir.join(".config");
-        let mut text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
+        let text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
         // Of several lines for one option, kconfig takes the last.
-        text.push_str(options);
+        self.configured(&(text + options))
+    }
+
+    /// Write this configuration, completed by kconfig.
+    pub fn configured(&self, text: &str) -> Result<(), Failure> {
+        let config = self.dir.join(".config");
         fs::write(&config, text).map_err(|e| Failure::at(&config, e, "make room for the cache"))?;
         self.make(&["olddefconfig"])?;
         Ok(())
