@@ -1,5 +1,7 @@
 //! Names of functions as their authors wrote them.
 
+use std::ops::Range;
+
 /// `name` without the mangling of C++ and Rust, if it has one of them.
 pub fn demangled(name: &str) -> String {
     /// A longer one is shown as it is: nesting makes a name grow exponentially.
@@ -14,9 +16,39 @@ pub fn demangled(name: &str) -> String {
     name.starts_with("_Z").then(cpp).flatten().unwrap_or_else(|| name.to_owned())
 }
 
+/// Where a name has the parameters of a function of C++, in their parentheses.
+pub fn parameters(name: &str) -> Option<Range<usize>> {
+    let end = name.rfind(')')? + 1;
+    // These are of a namespace without a name.
+    if name.get(end..)?.starts_with("::") {
+        return None;
+    }
+    let mut depth = 0_usize;
+    for (at, c) in name.get(..end)?.char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 1 => return Some(at..end),
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
-    use super::demangled;
+    use super::{demangled, parameters};
+
+    #[test]
+    fn parameters_are_found() {
+        let parts = |name: &str| parameters(&demangled(name)).map(|at| demangled(name)[at].to_owned());
+        assert_eq!(parts("_ZN3foo3barEi").as_deref(), Some("(int)"));
+        assert_eq!(parts("_ZNK3fooclEiPFviE").as_deref(), Some("(int, void (*)(int))"));
+        assert_eq!(parts("_ZN12_GLOBAL__N_13barEv").as_deref(), Some("()"));
+        for none in ["main", "_ZN12_GLOBAL__N_13barE", "odd)", "a(b)::c"] {
+            assert_eq!(parts(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn names_of_each_language_are_readable() {

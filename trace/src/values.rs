@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::calls::Call;
-use crate::file::{Kind, Number};
+use crate::file::{Kind, Number, Parameter};
 use crate::recording::Recording;
 
 /// A value of a call.
@@ -31,6 +31,17 @@ impl Value {
             Kind::Pointer => Value::Pointer(low),
             Kind::Boolean => Value::Boolean(low & 0xff != 0),
         }
+    }
+
+    /// Append it, little-endian, in as many bytes as its number takes, and zeros up to a multiple of `align`.
+    fn append(self, number: Number, align: usize, bytes: &mut Vec<u8>) {
+        let word = match self {
+            Value::Signed(value) => value.cast_unsigned(),
+            Value::Unsigned(value) | Value::Pointer(value) => value,
+            Value::Boolean(value) => value.into(),
+        };
+        bytes.extend(word.to_le_bytes().into_iter().take(width(number)));
+        bytes.resize(bytes.len().next_multiple_of(align), 0);
     }
 }
 
@@ -73,7 +84,7 @@ pub fn arguments<R>(recording: &Recording<R>, call: &Call) -> Vec<Argument> {
         let word = |word: &u64| Argument { name: None, value: Some(Value::of(*word, None)) };
         return call.words.iter().map(word).collect();
     }
-    let argument = |parameter: &crate::file::Parameter| {
+    let argument = |parameter: &Parameter| {
         let word = parameter.word.and_then(|(n, number)| Some((*call.words.get(usize::from(n))?, number)));
         let name = Some(parameter.name.clone()).filter(|name| !name.is_empty());
         Argument { name, value: word.map(|(word, number)| Value::of(word, Some(number))) }
@@ -85,6 +96,32 @@ pub fn arguments<R>(recording: &Recording<R>, call: &Call) -> Vec<Argument> {
 pub fn result<R>(recording: &Recording<R>, call: &Call) -> Option<Value> {
     let number = recording.function(call.function).and_then(|traced| traced.function.result);
     call.result.map(|word| Value::of(word, number))
+}
+
+/// How many bytes a number takes where only 1, 2, 4 and 8 will do.
+pub fn width(number: Number) -> usize {
+    usize::from(number.bytes.clamp(1, 8)).next_power_of_two()
+}
+
+/// The arguments of a call that are recorded, one after the other, each at a multiple of `align`. None if there are none, or if some
+/// are recorded of other calls of the function alone.
+pub fn argument_bytes<R>(recording: &Recording<R>, call: &Call, align: usize) -> Option<Vec<u8>> {
+    let parameters = &recording.function(call.function)?.function.parameters;
+    let mut bytes = Vec::new();
+    for (parameter, argument) in parameters.iter().zip(arguments(recording, call)) {
+        if let Some((_, number)) = parameter.word {
+            argument.value?.append(number, align, &mut bytes);
+        }
+    }
+    Some(bytes).filter(|bytes| !bytes.is_empty())
+}
+
+/// The result of a call likewise.
+pub fn result_bytes<R>(recording: &Recording<R>, call: &Call, align: usize) -> Option<Vec<u8>> {
+    let number = recording.function(call.function)?.function.result?;
+    let mut bytes = Vec::new();
+    result(recording, call)?.append(number, align, &mut bytes);
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The profile that <https://profiler.firefox.com> reads. It is of samples; here each is the time between two steps.
+//! The profile that <https://profiler.firefox.com> reads. It is of samples; here each is the time between two steps. Arguments and
+//! results are markers.
 //!
 //! The processed format has tables of columns. Each column takes a walk through the thread's calls, so that none is held in
 //! memory.
@@ -8,15 +9,19 @@ use std::io::{Read, Seek, Write};
 use codegen::words::error::Result;
 use serde_json::{Value, json};
 
-use crate::calls::Step;
+use crate::calls::{Call, Step};
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Thread};
 use crate::steps::Steps;
 use crate::text::written;
 use crate::tree::Tree;
+use crate::values::{arguments, result};
 
 /// The version of the processed format, that of the crate fxprof-processed-profile 0.8. The profiler converts older ones.
 const VERSION: u32 = 55;
+
+/// The type of the marker that a call with values has.
+const MARKER: &str = "call";
 
 /// Write the calls of each thread.
 ///
@@ -26,7 +31,14 @@ pub fn firefox<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &
     let meta = json!({
         "interval": 0.001, "startTime": recording.session.started as f64 / 1e6, "processType": 0, "stackwalk": 1,
         "product": recording.session.command.first().map_or("", String::as_str), "version": 29,
-        "preprocessedProfileVersion": VERSION, "symbolicated": true, "markerSchema": [], "debug": false,
+        "preprocessedProfileVersion": VERSION, "symbolicated": true, "debug": false,
+        "markerSchema": [{
+            "name": MARKER, "display": ["marker-chart", "marker-table"],
+            "data": [
+                {"key": "arguments", "label": "Arguments", "format": "string", "searchable": true},
+                {"key": "result", "label": "Result", "format": "string", "searchable": true},
+            ],
+        }],
         "pausedRanges": [], "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
         "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}],
     });
@@ -65,7 +77,26 @@ fn write_thread<R: Read + Seek>(
     written(write!(out, "],\"weight\":["))?;
     column(recording, thread, filter, &tree, out, &|sample| milliseconds(sample.time))?;
     written(write!(out, "],\"length\":{length}}}"))?;
-    let Value::Object(fields) = fields(recording, thread, &tree) else { return Ok(()) };
+    let functions = functions(&tree);
+    let milliseconds = |time: u64| milliseconds(time.saturating_sub(started));
+    let columns: [(&str, &dyn Fn(&Marker) -> String); 6] = [
+        ("data", &|marker| json!({"type": MARKER, "arguments": marker.arguments, "result": marker.result}).to_string()),
+        ("name", &|marker| marker.name.to_string()),
+        ("startTime", &|marker| milliseconds(marker.call.begin)),
+        ("endTime", &|marker| milliseconds(marker.call.end)),
+        // An interval, of the category `Other`.
+        ("phase", &|_| "1".to_owned()),
+        ("category", &|_| "0".to_owned()),
+    ];
+    let mut length = 0;
+    written(write!(out, ",\"markers\":{{"))?;
+    for (name, cell) in columns {
+        written(write!(out, "\"{name}\":["))?;
+        length = markers(recording, thread, filter, &functions, out, cell)?;
+        written(write!(out, "],"))?;
+    }
+    written(write!(out, "\"length\":{length}}}"))?;
+    let Value::Object(fields) = fields(recording, thread, &tree, &functions) else { return Ok(()) };
     fields.iter().try_for_each(|(name, value)| written(write!(out, ",\"{name}\":{value}")))?;
     written(write!(out, "}}"))
 }
@@ -100,11 +131,52 @@ fn column<R: Read + Seek>(
     Ok(count)
 }
 
-/// All of a thread but its samples. A frame is a function, and a stack is a node of the tree.
-fn fields<R>(recording: &Recording<R>, thread: &Thread, tree: &Tree) -> Value {
+/// A call of which values are recorded.
+struct Marker {
+    call: Call,
+    /// The index of the function.
+    name: usize,
+    arguments: String,
+    result: String,
+}
+
+/// Write a column of the table of markers. Returns how many there are.
+fn markers<R: Read + Seek>(
+    recording: &Recording<R>,
+    thread: &Thread,
+    filter: &Filter,
+    functions: &[u32],
+    out: &mut dyn Write,
+    cell: &dyn Fn(&Marker) -> String,
+) -> Result<u64> {
+    let mut steps = Steps::new(recording, thread, filter);
+    let mut count = 0;
+    while let Some(Shown { step, .. }) = steps.next_step()? {
+        let Step::End(call) = step else { continue };
+        let Ok(name) = functions.binary_search(&call.function) else { continue };
+        if call.words.is_empty() && call.result.is_none() {
+            continue;
+        }
+        let arguments: Vec<String> = arguments(recording, &call).iter().map(ToString::to_string).collect();
+        let result = result(recording, &call).map_or(String::new(), |result| result.to_string());
+        let separator = if count > 0 { "," } else { "" };
+        let marker = Marker { call, name, arguments: arguments.join(", "), result };
+        written(write!(out, "{separator}{}", cell(&marker)))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The functions of a tree, by number.
+fn functions(tree: &Tree) -> Vec<u32> {
     let mut functions: Vec<u32> = tree.nodes.iter().map(|node| node.function).collect();
     functions.sort_unstable();
     functions.dedup();
+    functions
+}
+
+/// All of a thread but its samples and markers. A frame is a function, and a stack is a node of the tree.
+fn fields<R>(recording: &Recording<R>, thread: &Thread, tree: &Tree, functions: &[u32]) -> Value {
     let count = functions.len();
     let all = |value: Value| vec![value; count];
     let numbers: Vec<usize> = (0..count).collect();
@@ -133,7 +205,6 @@ fn fields<R>(recording: &Recording<R>, thread: &Thread, tree: &Tree) -> Value {
         },
         "resourceTable": {"lib": [], "name": [], "host": [], "type": [], "length": 0},
         "nativeSymbols": {"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0},
-        "markers": {"data": [], "name": [], "startTime": [], "endTime": [], "phase": [], "category": [], "length": 0},
         "stringArray": names,
     })
 }

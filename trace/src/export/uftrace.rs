@@ -7,11 +7,12 @@ use codegen::words::error::Result;
 use codegen::words::shown::printable;
 
 use crate::calls::Step;
-use crate::file::{Loaded, Status};
+use crate::file::{Function, Kind, Loaded, Number, Parameter, Status};
 use crate::filter::{Filter, Shown};
 use crate::recording::{Recording, Run, Thread, Unit};
 use crate::steps::Steps;
 use crate::text::written;
+use crate::values::{argument_bytes, result_bytes, width};
 
 use super::Files;
 
@@ -23,13 +24,16 @@ const MAGIC: u64 = 5 << 3;
 const ENTRY: u64 = 0;
 const EXIT: u64 = 1;
 const LOST: u64 = 2;
+/// Values follow.
+const MORE: u64 = 1 << 2;
 
 /// Write the directory's files. Returns how many calls lay too deep for the format; uftrace says that they are lost.
 ///
 /// # Errors
 /// The file cannot be read, or a file cannot be written.
 pub fn uftrace<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, files: &mut dyn Files) -> Result<u64> {
-    write(files, "info", &info(recording))?;
+    let specs = Specs::new(recording);
+    write(files, "info", &info(recording, &specs))?;
     write(files, "task.txt", tasks(recording).as_bytes())?;
     write(files, "default.opts", b"")?;
     for (i, run) in recording.runs.iter().enumerate() {
@@ -42,7 +46,7 @@ pub fn uftrace<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, files:
     for (tid, threads) in by_tid(recording) {
         let mut out = opened(files, &format!("{tid}.dat"))?;
         for thread in threads {
-            deeper += records(recording, thread, filter, &mut out)?;
+            deeper += records(recording, thread, filter, &specs, &mut out)?;
         }
         written(out.flush())?;
     }
@@ -79,18 +83,83 @@ fn line(text: &str) -> String {
     printable(text).replace('"', "'")
 }
 
-fn info<R>(recording: &Recording<R>) -> Vec<u8> {
+/// How uftrace reads the values that lie behind records: of a function's arguments and of its result, by the function's number.
+struct Specs(BTreeMap<u32, [String; 2]>);
+
+impl Specs {
+    fn new<R>(recording: &Recording<R>) -> Specs {
+        let format = |number: Number| {
+            let letter = match number.kind {
+                Kind::Signed => 'i',
+                Kind::Unsigned | Kind::Boolean => 'u',
+                Kind::Pointer => 'x',
+            };
+            format!("/{letter}{}", 8 * width(number))
+        };
+        let argument = |(n, parameter): (usize, &Parameter)| Some(format!("arg{n}{}", format(parameter.word?.1)));
+        let spec = |function: &Function| {
+            let arguments: Vec<String> = (1..).zip(&function.parameters).filter_map(argument).collect();
+            let result = function.result.map_or(String::new(), |number| format!("retval{}", format(number)));
+            [arguments.join(","), result]
+        };
+        let mut all: BTreeMap<u32, [String; 2]> =
+            recording.functions().map(|(number, traced)| (number, spec(&traced.function))).collect();
+        all.retain(|_, spec| spec.iter().any(|part| !part.is_empty()));
+        // uftrace finds them by name. Those that it does not tell apart must have the same, and a name must not end within itself.
+        let mut named: BTreeMap<String, Option<[String; 2]>> = BTreeMap::new();
+        for (number, spec) in &all {
+            let seen = named.entry(key(recording.name(*number))).or_insert_with(|| Some(spec.clone()));
+            *seen = seen.take().filter(|seen| seen == spec);
+        }
+        all.retain(|number, _| {
+            let name = recording.name(*number);
+            !name.contains(['@', ';']) && named.get(&key(name)).is_some_and(Option::is_some)
+        });
+        Specs(all)
+    }
+
+    /// The lines that say it.
+    fn lines<R>(&self, recording: &Recording<R>) -> String {
+        let line = |part: usize| {
+            let named = self.0.iter().filter(|(_, spec)| !spec[part].is_empty());
+            let spec = |(number, spec): (&u32, &[String; 2])| {
+                let name = recording.function(*number).map_or("", |traced| &traced.function.name);
+                format!("{}@{}", line(name), spec[part])
+            };
+            named.map(spec).collect::<Vec<_>>().join(";")
+        };
+        format!("argspec:lines=2\nargspec:{}\nretspec:{}\npattern_type:simple\n", line(0), line(1))
+    }
+}
+
+/// A function's name as uftrace shows it, or less of it: without its parameters, and without those of templates.
+fn key(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)", "");
+    let mut depth = 0_usize;
+    let outside = |c: &char| {
+        depth = if *c == '<' { depth + 1 } else { depth };
+        let outside = depth == 0;
+        depth = if *c == '>' { depth.saturating_sub(1) } else { depth };
+        outside
+    };
+    name.chars().take_while(|c| *c != '(').filter(outside).collect()
+}
+
+fn info<R>(recording: &Recording<R>, specs: &Specs) -> Vec<u8> {
     /// Sessions of tasks, and symbols relative to their object.
     const FEATURES: u64 = 0x22;
     /// Which lines follow: the program, its exit status, the command, the tasks.
     const LINES: u64 = 1 | 1 << 2 | 1 << 3 | 1 << 7;
+    /// The same where records have values: arguments and results; how to read them, and how names are compared.
+    const VALUES: (u64, u64) = (1 << 3 | 1 << 4, 1 << 10 | 1 << 12);
+    let (features, lines) = if specs.0.is_empty() { (0, 0) } else { VALUES };
     let mut info = b"Ftrace!\0".to_vec();
     info.extend(4_u32.to_le_bytes());
     info.extend(40_u16.to_le_bytes());
     // Little-endian, 64 bits.
     info.extend([1, 2]);
-    info.extend(FEATURES.to_le_bytes());
-    info.extend(LINES.to_le_bytes());
+    info.extend((FEATURES | features).to_le_bytes());
+    info.extend((LINES | lines).to_le_bytes());
     info.extend((DEEPEST as u16).to_le_bytes());
     info.extend([0; 6]);
     let first = recording.runs.first();
@@ -104,7 +173,8 @@ fn info<R>(recording: &Recording<R>) -> Vec<u8> {
     let command = line(&recording.session.command.join(" "));
     let (count, tids) = (tids.len(), tids.join(","));
     let tasks = format!("taskinfo:lines=2\ntaskinfo:nr_tid={count}\ntaskinfo:tids={tids}\n");
-    info.extend(format!("exename:{exe}\nexit_status:{status}\ncmdline:{command}\n{tasks}").bytes());
+    let specs = if specs.0.is_empty() { String::new() } else { specs.lines(recording) };
+    info.extend(format!("exename:{exe}\nexit_status:{status}\ncmdline:{command}\n{tasks}{specs}").bytes());
     info
 }
 
@@ -216,11 +286,16 @@ fn records<R: Read + Seek>(
     recording: &Recording<R>,
     thread: &Thread,
     filter: &Filter,
+    specs: &Specs,
     out: &mut dyn Write,
 ) -> Result<u64> {
-    let mut record = |time: u64, kind: u64, depth: usize, address: u64| {
-        let what = kind | MAGIC | (depth as u64) << 6 | address << 16;
-        written(out.write_all(&time.to_le_bytes()).and_then(|()| out.write_all(&what.to_le_bytes())))
+    let mut record = |time: u64, kind: u64, depth: usize, address: u64, values: Option<Vec<u8>>| {
+        let more = if values.is_some() { MORE } else { 0 };
+        let what = kind | more | MAGIC | (depth as u64) << 6 | address << 16;
+        let mut bytes = [time.to_le_bytes(), what.to_le_bytes()].concat();
+        bytes.extend(values.unwrap_or_default());
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        written(out.write_all(&bytes))
     };
     let addresses: BTreeMap<u32, u64> = recording
         .functions()
@@ -241,10 +316,15 @@ fn records<R: Read + Seek>(
             continue;
         }
         if lost > 0 && (call.depth > 0 || matches!(step, Step::End(_))) {
-            record(step.time(), LOST, 0, std::mem::take(&mut lost))?;
+            record(step.time(), LOST, 0, std::mem::take(&mut lost), None)?;
         }
-        let kind = if matches!(step, Step::Begin(_)) { ENTRY } else { EXIT };
-        record(step.time(), kind, call.depth, addresses.get(&call.function).copied().unwrap_or(0))?;
+        const ALIGN: usize = 4;
+        let (kind, values) = match &step {
+            Step::Begin(call) => (ENTRY, argument_bytes(recording, call, ALIGN)),
+            Step::End(call) => (EXIT, result_bytes(recording, call, ALIGN)),
+        };
+        let values = values.filter(|_| specs.0.contains_key(&call.function));
+        record(step.time(), kind, call.depth, addresses.get(&call.function).copied().unwrap_or(0), values)?;
     }
     Ok(deeper)
 }

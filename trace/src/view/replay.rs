@@ -7,6 +7,7 @@ use codegen::words::shown::printable;
 
 use crate::calls::{Call, Ending, Step};
 use crate::filter::{Filter, Shown};
+use crate::names::parameters;
 use crate::recording::Recording;
 use crate::steps::Merged;
 use crate::text::{duration, written};
@@ -48,13 +49,11 @@ struct Lines<'r, R> {
 
 impl<R> Lines<'_, R> {
     fn begin(&mut self, thread: usize, call: &Call) -> Result<()> {
-        let text = format!("{}{} {{", self.name(call), self.arguments(call));
-        self.line(thread, call, None, &text)
+        self.line(thread, call, None, &format!("{} {{", self.called(call)))
     }
 
     fn whole(&mut self, thread: usize, call: &Call) -> Result<()> {
-        let (name, arguments) = (self.name(call), self.arguments(call));
-        let text = format!("{name}{arguments}{};{}", self.result(call), remark(call, ""));
+        let text = format!("{}{};{}", self.called(call), self.result(call), remark(call, ""));
         self.line(thread, call, Some(call.total()), &text)
     }
 
@@ -79,10 +78,16 @@ impl<R> Lines<'_, R> {
         printable(self.recording.name(call.function))
     }
 
-    fn arguments(&self, call: &Call) -> String {
-        let all: Vec<String> =
-            arguments(self.recording, call).iter().map(|argument| printable(&argument.to_string())).collect();
-        format!("({})", all.join(", "))
+    /// The name and what it is called with; where nothing of that is recorded, parameters that are part of the name.
+    fn called(&self, call: &Call) -> String {
+        let all: Vec<String> = arguments(self.recording, call).iter().map(ToString::to_string).collect();
+        let name = self.recording.name(call.function);
+        let text = match parameters(name) {
+            Some(_) if all.is_empty() => name.to_owned(),
+            Some(at) => format!("{}({}){}", &name[..at.start], all.join(", "), &name[at.end..]),
+            None => format!("{name}({})", all.join(", ")),
+        };
+        printable(&text)
     }
 
     fn result(&self, call: &Call) -> String {

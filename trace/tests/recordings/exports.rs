@@ -178,3 +178,22 @@ fn chrome_has_arguments_and_results() {
     let first = json!({"n": "-2", "p": "0x7fff00000010", "word 3": "true", "m": "18446744073709551615"});
     assert_eq!(args, [&first, &json!({"result": "-32768"}), &Value::Null, &Value::Null]);
 }
+
+/// Calls with values are markers, and others are none.
+#[test]
+fn firefox_has_arguments_and_results() {
+    let file = known();
+    let recording = open(&file);
+    let mut firefox = Vec::new();
+    export::firefox(&recording, &Filter::new(&Wanted::default(), &recording).unwrap(), &mut firefox).unwrap();
+    let firefox: Value = serde_json::from_slice(&firefox).unwrap();
+    let thread = &firefox["threads"][0];
+    let markers = &thread["markers"];
+    let data = json!({"type": "call", "arguments": "n=-2, x=?, p=0x7fff00000010, true, m=18446744073709551615", "result": "-32768"});
+    assert_eq!((&markers["data"], &markers["length"]), (&json!([data]), &json!(1)));
+    let name = markers["name"][0].as_u64().unwrap() as usize;
+    assert_eq!(thread["stringArray"][name], json!(crate::made::name(crate::made::KNOWN)));
+    let milliseconds = |column: &str| markers[column][0].as_f64().unwrap();
+    assert_eq!((milliseconds("startTime"), milliseconds("endTime")), (0.0002, 0.000205));
+    assert_eq!(firefox["meta"]["markerSchema"][0]["name"], "call");
+}

@@ -10,7 +10,7 @@ use trace::export::{self, Files, Version};
 use trace::filter::{Filter, Wanted};
 
 use crate::exports::sums;
-use crate::made::{Op, PID, Story, bytes, file, follow, known, name, open};
+use crate::made::{KNOWN, Op, PID, Story, bytes, file, follow, known, name, open, with_functions};
 
 /// Files in a directory.
 pub struct Directory<'d>(pub &'d Path);
@@ -112,6 +112,43 @@ fn begins(line: &str) -> Option<(usize, String)> {
     Some(((line.len() - text.len()) / 2, name.to_owned())).filter(|_| !text.starts_with('}'))
 }
 
+/// Values have no names in uftrace, and those that are not recorded are left out.
+#[test]
+fn uftrace_reads_arguments_and_results() {
+    let file = known();
+    let recording = open(&file);
+    let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    export::uftrace(&recording, &filter, &mut Directory(dir.path())).unwrap();
+    let replay = uftrace(dir.path(), &["replay", "-f", "none"]);
+    let calls: Vec<&str> = replay.lines().map(str::trim).filter(|line| line.contains('(')).collect();
+    let all = "function_59(-2, 0x7fff00000010, 1, 0xffffffffffffffff) = -32768;";
+    assert_eq!(calls, [all, "function_59();"]);
+}
+
+/// uftrace finds functions by a part of their names: those that it would take for each other have no values, unless they are alike.
+#[test]
+fn uftrace_is_not_misled_by_names() {
+    use trace::file::{Kind, Number, Parameter};
+    let parameter = |bytes, kind| Parameter { name: "n".to_owned(), word: Some((0, Number { bytes, kind })) };
+    let functions = [
+        ("_ZN3foo3barEi", parameter(4, Kind::Signed)),
+        ("_ZN3foo3barEm", parameter(8, Kind::Unsigned)),
+        ("_ZN12_GLOBAL__N_13bazEi", parameter(4, Kind::Signed)),
+        ("_ZN3foo3bazEi", parameter(4, Kind::Signed)),
+        ("plain", parameter(4, Kind::Signed)),
+    ];
+    let file = with_functions(&functions.map(|(name, parameter)| (name, vec![parameter])));
+    let recording = open(&file);
+    let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    export::uftrace(&recording, &filter, &mut Directory(dir.path())).unwrap();
+    let replay = uftrace(dir.path(), &["replay", "-f", "none"]);
+    let calls: Vec<&str> = replay.lines().map(str::trim).filter(|line| line.contains('(')).collect();
+    let shown = ["foo::bar();", "foo::bar();", "_GLOBAL__N_1::baz(-7);", "foo::baz(-7);", "plain(-7);"];
+    assert_eq!(calls, shown, "{replay}");
+}
+
 /// The events that babeltrace2 reads, a line each.
 pub fn babeltrace(dir: &Path) -> String {
     run("babeltrace2", Command::new("babeltrace2").arg("--clock-cycles").arg(dir), b"")
@@ -140,6 +177,28 @@ fn babeltrace_reads_the_same_events() {
     assert_eq!(text.matches(" return: ").count(), of(2));
     assert_eq!(text.matches(" exception: ").count(), of(3));
     assert_eq!(text.matches(&format!("tid = {}", PID + 1)).count(), stories[1].records.len());
+}
+
+/// Values are fields of their own, and what has none is an event without them.
+#[test]
+fn babeltrace_reads_arguments_and_results() {
+    let file = known();
+    let recording = open(&file);
+    let filter = Filter::new(&Wanted::default(), &recording).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    export::ctf(&recording, &filter, Version::One, &mut Directory(dir.path())).unwrap();
+    let text = babeltrace(dir.path());
+    let fields: Vec<&str> = text.lines().map(|line| line.rsplit_once("}, { ").unwrap().1).collect();
+    let function = format!("function = ( \"{}\" : container = {KNOWN} )", name(KNOWN));
+    let args = "args = { n = -2, p = 0x7FFF00000010, word_3 = 1, m = 18446744073709551615 }";
+    let expected = [
+        format!("{function}, {args} }}"),
+        format!("{function}, result = -32768 }}"),
+        format!("{function} }}"),
+        format!("{function} }}"),
+    ];
+    assert_eq!(fields, expected, "{text}");
+    assert_eq!((text.matches(" entry: ").count(), text.matches(" return: ").count()), (2, 2));
 }
 
 /// The fields of Perfetto's messages that we write, by what its documentation says of them.

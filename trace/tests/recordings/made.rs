@@ -183,6 +183,41 @@ fn parameters() -> Vec<Parameter> {
     ]
 }
 
+/// A call of each of these functions, with -7 as the word of its entry if it has parameters.
+pub fn with_functions(all: &[(&str, Vec<Parameter>)]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let exe = "/usr/bin/program";
+    writer.session(&session(Clock::Tsc, Events::Both)).unwrap();
+    writer.process(&Process { pid: PID, parent: None, exe: exe.to_owned(), started: 800 }).unwrap();
+    writer.object(&Object { id: 0, path: exe.to_owned(), build_id: String::new() }).unwrap();
+    let function = |(i, (name, parameters)): (u64, &(&str, Vec<Parameter>))| {
+        let offset = 0x1000 + 64 * i;
+        Function {
+            offset,
+            size: 64,
+            name: (*name).to_owned(),
+            site: offset,
+            entry_only: false,
+            parameters: parameters.clone(),
+            result: None,
+        }
+    };
+    writer.functions(&Functions { object: 0, first: 0, functions: (0..).zip(all).map(function).collect() }).unwrap();
+    writer.loaded(&Loaded { pid: PID, object: 0, base: BASE, ranges: Vec::new() }).unwrap();
+    writer.task(&Task { pid: PID, tid: PID, name: String::new(), started: 900 }).unwrap();
+    let call = |(n, (_, parameters)): (u64, &(&str, Vec<Parameter>))| {
+        let words = if parameters.is_empty() { &[][..] } else { &[7_u64.wrapping_neg()] };
+        let entry = [1000 + 2 * n, n << 8 | (words.len() as u64) << 4 | 1];
+        [&entry, words, &[1001 + 2 * n, n << 8 | 2]].concat()
+    };
+    let records: Vec<u8> = (0..).zip(all).flat_map(call).flat_map(u64::to_le_bytes).collect();
+    writer.records(PID, PID, 0, &records).unwrap();
+    for ticks in [0, 1 << 40] {
+        writer.clock(&ClockPair { pid: PID, ticks, monotonic: ticks }).unwrap();
+    }
+    writer.into_inner()
+}
+
 /// A call of [`KNOWN`], whose words have more in them than its arguments and its result, and one that was recorded without.
 pub fn known() -> Vec<u8> {
     let record = |time: u64, words: &[u64], kind: u64| {

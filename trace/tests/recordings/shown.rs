@@ -1,12 +1,12 @@
 //! What people see, and which calls filters leave.
 
 use codegen::words::error::Result;
-use trace::file::{Clock, Events};
+use trace::file::{Clock, Events, Kind, Number, Parameter};
 use trace::filter::{Filter, Pattern, Wanted};
 use trace::tree::Tree;
 use trace::view::{Key, Report, graph, replay};
 
-use crate::made::{Op, Stored, bytes, deep, file, file_with, follow, known, name, open, session};
+use crate::made::{Op, Stored, bytes, deep, file, file_with, follow, known, name, open, session, with_functions};
 
 /// 0 calls 1, which calls 2 twice and itself; then 0 calls 2.
 fn recorded() -> Vec<u8> {
@@ -192,6 +192,16 @@ fn arguments_have_names_and_threads_end() {
         Report::new(&recording, &Filter::new(&Wanted::default(), &recording).unwrap(), false, Key::Own).unwrap();
     let notes = ["calls that ended with their thread, as by pthread_exit: 2", "calls running at the end: 1"];
     assert_eq!((report.notes(), report.unread), (notes.map(str::to_owned).to_vec(), 0));
+}
+
+/// A name of C++ has its parameters, or what is recorded of them.
+#[test]
+fn names_of_cpp_have_one_pair_of_parentheses() {
+    let parameter = Parameter { name: "x".to_owned(), word: Some((0, Number { bytes: 4, kind: Kind::Signed })) };
+    let names = [("_ZNK3foo3barEi", vec![parameter]), ("_ZNK3foo3barEi", Vec::new()), ("_ZN3foo3bazEv", Vec::new())];
+    let text = replayed(&with_functions(&names), &Wanted::default()).unwrap();
+    let calls: Vec<&str> = text.lines().skip(1).map(|line| line.split_once("| ").unwrap().1).collect();
+    assert_eq!(calls, ["foo::bar(x=-7) const;", "foo::bar(int) const;", "foo::baz();"]);
 }
 
 /// A time that looks like what happened, behind a slot that nobody completed.
