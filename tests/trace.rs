@@ -344,6 +344,199 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
     assert!(String::from_utf8_lossy(&run.stderr).contains("the program has no sites"));
 }
 
+/// A program that loads the library itself starts a recorder, which records what it starts too. Without one it runs as it is.
+#[test]
+fn programs_start_their_own_recorder() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let preload = root.join("session/preload/preload.c");
+    let tool = concat!(env!("CARGO_BIN_EXE_tramptool"), " trace -o own.trace");
+    for (_, prefix, room, emulator) in MACHINES {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path();
+        let gcc = |args: &[&str]| {
+            let status = Command::new(format!("{prefix}gcc")).args(args).current_dir(dir).status();
+            assert!(status.is_ok_and(|status| status.success()), "{prefix}gcc {args:?}");
+        };
+        fs::write(dir.join("program.c"), PROGRAM).unwrap();
+        gcc(&["-O1", &format!("-fpatchable-function-entry={room}"), "-pthread", "program.c", "-o", "program"]);
+        match emulator {
+            "" => drop(ok(dir, &["preload", "library.so"])),
+            _ => gcc(&["-O2", "-fPIC", "-shared", preload.to_str().unwrap(), "-o", "library.so"]),
+        }
+        let run = |recorder: &str, program: &[&str]| {
+            let set = ["LD_PRELOAD=./library.so".to_owned(), format!("TRAMPTOOL_TRACE={recorder}")];
+            let mut command: Vec<&str> = emulator.split_whitespace().collect();
+            match command.is_empty() {
+                true => command.extend(["env", &set[0], &set[1]]),
+                false => command.extend(["-E", &set[0], "-E", &set[1]]),
+            }
+            command.extend(program);
+            // The recorder has stderr until it has written all.
+            let run = Command::new(command[0]).args(&command[1..]).current_dir(dir).output().unwrap();
+            (run.status.code(), String::from_utf8(run.stdout).unwrap(), String::from_utf8(run.stderr).unwrap())
+        };
+        let (code, said, told) = run(tool, &["./program", "3"]);
+        assert_eq!((code, &*said), (Some(3), "2000\n"), "{prefix} {told}");
+        assert!(told.contains("2,003 calls in"), "{prefix} {told}");
+        assert!(ok(dir, &["report", "own.trace"]).contains("      2000  work\n"), "{prefix}");
+        for none in ["./none", "", &format!("{tool} --nonsense")] {
+            let (code, said, told) = run(none, &["./program", "4"]);
+            assert_eq!((code, &*said), (Some(4), "2000\n"), "{prefix} {told}");
+            assert!(told.contains(" is not recorded: "), "{prefix} {told}");
+        }
+        if emulator.is_empty() {
+            let (code, said, told) = run(tool, &["sh", "-c", "./program 1; ./program 2"]);
+            assert_eq!((code, &*said), (Some(2), "2000\n2000\n"), "{told}");
+            assert!(told.contains("4,006 calls in"), "{told}");
+        }
+    }
+}
+
+/// It waits behind the function with which the recording ends, or where somebody ends it.
+const WAITS: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) long work(long n) { __asm__ volatile("" : "+r"(n)); return n + 1; }
+__attribute__((noinline)) long later(long n) { __asm__ volatile("" : "+r"(n)); return n + 1; }
+__attribute__((noinline)) void marks(void) { __asm__ volatile(""); }
+int main(int argc, char **argv) {
+    (void)argv;
+    long n = 0;
+    for (int i = 0; i < 100000; i++) n = work(n);
+    if (argc > 1) marks();
+    for (int i = 0; i < 100000; i++) n = later(n);
+    int read = getchar();
+    printf("%ld\n", n);
+    return read == 'x' ? 6 : 7;
+}
+"#;
+
+/// How often a function was called, as soon as a recording that may not be there yet has it.
+fn calls_of(dir: &Path, function: &str) -> u64 {
+    for _ in 0..200 {
+        let report = tool(dir, &["report", "--sort", "calls"]);
+        let text = String::from_utf8_lossy(&report.stdout).into_owned();
+        let mut rows = text.lines().map(|line| line.split_whitespace().rev().collect::<Vec<_>>());
+        if let Some(row) = rows.find(|row| row.first() == Some(&function)) {
+            return row[1].parse().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("no call of {function} is recorded")
+}
+
+/// What was recorded up to a call, or to a signal, is in the file while the program runs on.
+#[test]
+fn recordings_end_where_they_are_told_to() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let preload = root.join("session/preload/preload.c");
+    for (arch, prefix, room, emulator) in MACHINES {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path();
+        let gcc = |args: &[&str]| {
+            let status = Command::new(format!("{prefix}gcc")).args(args).current_dir(dir).status();
+            assert!(status.is_ok_and(|status| status.success()), "{prefix}gcc {args:?}");
+        };
+        fs::write(dir.join("program.c"), WAITS).unwrap();
+        gcc(&["-O1", &format!("-fpatchable-function-entry={room}"), "program.c", "-o", "program"]);
+        gcc(&["-O2", "-fPIC", "-shared", preload.to_str().unwrap(), "-o", "library.so"]);
+        let under = ["--arch", arch, "--emulator", emulator, "--preload", "library.so"];
+        let under = if emulator.is_empty() { &[][..] } else { &under };
+        let start = |args: &[&str]| {
+            let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+            tool.arg("trace").args(under).args(args).current_dir(dir);
+            tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let finish = |mut child: std::process::Child| {
+            std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"x").unwrap();
+            let run = child.wait_with_output().unwrap();
+            let told = String::from_utf8_lossy(&run.stderr).into_owned();
+            assert_eq!((run.status.code(), &*run.stdout), (Some(6), &b"200000\n"[..]), "{arch} {told}");
+            told
+        };
+        for events in ["both", "entry"] {
+            let child = start(&["--flight", "2", "--trigger", "marks", "--events", events, "--", "./program", "marks"]);
+            // A buffer has 4,096 records: one is full, and one holds what came last.
+            let (marks, work) = (calls_of(dir, "marks"), calls_of(dir, "work"));
+            assert!(marks == 1 && (1000..8192).contains(&work), "{arch} {marks} {work}");
+            let later = calls_of(dir, "later");
+            finish(child);
+            assert!(later < 4096 && calls_of(dir, "later") == later && calls_of(dir, "work") == work, "{arch} {later}");
+        }
+        let child = start(&["--trigger", "other", "--", "./program"]);
+        assert!(finish(child).contains("has a name of --trigger"), "{arch}");
+        assert_eq!((calls_of(dir, "work"), calls_of(dir, "later")), (100_000, 100_000), "{arch}");
+        fs::remove_file(dir.join("trace.tramptool")).unwrap();
+        let child = start(&["--flight", "--", "./program"]);
+        // The program must be there first.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert!(Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success());
+        let later = calls_of(dir, "later");
+        finish(child);
+        assert!(later > 4096 && calls_of(dir, "later") == later, "{arch} {later}");
+    }
+}
+
+/// A coroutine is shown as a thread is, by `swapcontext`. Who switches stacks in another way has entries alone recorded.
+#[test]
+fn coroutines_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let source = r#"
+#include <stdlib.h>
+#include <ucontext.h>
+static ucontext_t back, other;
+#ifdef BY_HAND
+static void *stacks[2];
+void jump(void **from, void *to);
+__asm__("jump: push %rbx; push %rbp; push %r12; push %r13; push %r14; push %r15; mov %rsp, (%rdi); mov %rsi, %rsp;"
+        "pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx; ret");
+#define GO_ON() jump(stacks, stacks[1])
+#define YIELD() jump(stacks + 1, stacks[0])
+#else
+#define GO_ON() swapcontext(&back, &other)
+#define YIELD() swapcontext(&other, &back)
+#endif
+__attribute__((noinline)) void yields(void) { YIELD(); }
+__attribute__((noinline)) void body(void) { for (;;) yields(); }
+__attribute__((noinline)) void resumes(void) { GO_ON(); }
+int main(void) {
+    char *stack = malloc(1 << 16);
+#ifdef BY_HAND
+    void **top = (void **)(stack + (1 << 16)) - 8;
+    top[6] = body, stacks[1] = top;
+#else
+    getcontext(&other);
+    other.uc_stack.ss_sp = stack, other.uc_stack.ss_size = 1 << 16;
+    makecontext(&other, body, 0);
+#endif
+    for (int i = 0; i < 3; i++) resumes();
+    return 5;
+}
+"#;
+    for (options, args, tasks) in [("gcc", &[][..], 2), ("gcc -DBY_HAND", &["--events", "entry"], 1)] {
+        compile(dir, options, "program.c", source);
+        let run = tool(dir, &[args, &["--", "./program"]].concat());
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(5), "{told}");
+        assert!(told.contains("8 calls in") && told.contains("lost 0"), "{told}");
+        let replayed = ok(dir, &["replay"]);
+        let seen = |name: &str| {
+            replayed.matches(&format!("| {name}(")).count() + replayed.matches(&format!("  {name}(")).count()
+        };
+        assert_eq!(["main", "resumes", "body", "yields"].map(seen), [1, 3, 1, 3], "{replayed}");
+        // None began before it was recorded, and what never returns is running at the end.
+        let running = replayed.matches("running").count();
+        assert_eq!(
+            (replayed.contains("begun before"), running),
+            (false, if args.is_empty() { 2 } else { 0 }),
+            "{replayed}"
+        );
+        let threads: std::collections::BTreeSet<&str> =
+            replayed.lines().skip(1).filter_map(|line| line.split(['[', ']']).nth(1)).collect();
+        assert_eq!(threads.len(), tasks, "{replayed}");
+    }
+}
+
 /// Programs of the distribution, which have no sites: with the library of which functions are recorded, if it is not the program.
 const AS_THEY_ARE: &[(&str, &[&str])] = &[
     (

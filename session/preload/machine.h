@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 
 #if defined(__x86_64__)
+#define ARCH "x86_64"
 static inline long call6(long n, long a, long b, long c, long d, long e, long f) {
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
     __asm__ volatile("syscall" : "+a"(n) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
@@ -10,6 +11,7 @@ static inline long call6(long n, long a, long b, long c, long d, long e, long f)
 }
 static inline unsigned long ticks(void) { return __builtin_ia32_rdtsc(); }
 #elif defined(__aarch64__)
+#define ARCH "arm64"
 static inline long call6(long n, long a, long b, long c, long d, long e, long f) {
     register long x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
     register long x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
@@ -22,6 +24,7 @@ static inline unsigned long ticks(void) {
     return now;
 }
 #elif defined(__riscv) && __riscv_xlen == 64
+#define ARCH "riscv64"
 static inline long call6(long n, long a, long b, long c, long d, long e, long f) {
     register long a7 __asm__("a7") = n, a0 __asm__("a0") = a, a1 __asm__("a1") = b, a2 __asm__("a2") = c;
     register long a3 __asm__("a3") = d, a4 __asm__("a4") = e, a5 __asm__("a5") = f;

@@ -10,30 +10,42 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "machine.h"
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17 };
+enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
 // that: until then, the limit promises room.
-static __thread struct {
+struct words {
     uint64_t cursor, limit, count, shadow, shadow_limit;
+    uint64_t no_room; // the cursor of trampolines that are there to call a routine
     uint64_t shadow_base;
     uint32_t tries;      // how often it has waited for the next buffer, a moment each time
     uint32_t turn;       // how many buffers it has had
     uint32_t ring[RING]; // of a flight recorder: those that it has, as their numbers and 1
-} words __attribute__((tls_model("initial-exec"))) = {.shadow_limit = -1, .cursor = BUFFER};
+    uint32_t context;    // 0 for the thread's own; NEW until it has a number
+    pid_t process;       // of a context that others have interrupted
+};
+enum { NEW = -1 };
+#define FRESH {.shadow_limit = -1, .cursor = BUFFER, .no_room = BUFFER}
+static __thread struct words words __attribute__((tls_model("initial-exec"))) = FRESH;
+_Static_assert(__builtin_offsetof(struct words, no_room) == 40, "session/src/forms.rs has it there");
+
+// Where a process finds its session.
+#define SOCKET "TRAMPTOOL_TRACE_SOCKET"
 
 static struct pool *pool;
 static pthread_key_t at_exit;
@@ -88,6 +100,8 @@ static int wait_for_room(void) {
 
 // A buffer for this thread, zeroed and in its name; -1 if there is none. Serials have no gaps: who takes one hands a buffer in.
 static int32_t room(void) {
+    static _Atomic uint32_t contexts;
+    if (words.context == (uint32_t)NEW) words.context = ++contexts;
     int32_t n = -1;
     uint32_t serial = 0, *mine = 0;
     if (pool->mode == FLIGHT) {
@@ -106,6 +120,7 @@ static int32_t room(void) {
     b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
     b->taken = now();
     b->serial = serial;
+    b->context = words.context;
     // Until then, it is nobody's.
     __atomic_store_n(&b->pid, (uint32_t)process, __ATOMIC_RELEASE);
     return n;
@@ -169,7 +184,11 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     if (words.shadow_base && words.shadow - words.shadow_base > SHADOW / 2) prune((uint64_t)__builtin_frame_address(0));
     if (!(words.cursor & BUFFER)) return;
     leave_buffer(words.cursor);
-    if (pool->stopped || !followed) return;
+    if (pool->stopped || !followed) {
+        // Trampolines that see no room for the way back are quickest.
+        words.shadow_limit = 0;
+        return;
+    }
     int32_t n = room();
     uint64_t seen = words.cursor;
     if (n < 0) {
@@ -182,7 +201,16 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     }
 }
 
-// Calls are open that end with the thread: a record of no function says so.
+// Called where a function begins with which the recording ends.
+__attribute__((visibility("hidden"))) void tramptool_last(void) {
+    words.no_room = BUFFER;
+    if (__atomic_exchange_n(&pool->stopped, 1, __ATOMIC_SEQ_CST)) return;
+    pool->full++;
+    futex(&pool->full, FUTEX_WAKE, 1, 0);
+    futex(&pool->freed, FUTEX_WAKE, INT32_MAX, 0);
+}
+
+// Calls are open that end with the thread, or with its coroutine: a record of no function says so.
 static void calls_end(void) {
     if (words.cursor & BUFFER) tramptool_refill();
     uint64_t slot = __atomic_fetch_add(&words.cursor, 16, __ATOMIC_RELAXED);
@@ -204,6 +232,60 @@ static void thread_ends(void *unused) {
         words.shadow_limit = -1;
         CALL(munmap, base, SHADOW, 0, 0, 0, 0);
     }
+}
+
+// Another context begins or goes on, on a stack of its own: a new one begins as a thread does. While others run, a context keeps its
+// buffer, if not too many do. No signal comes in the middle.
+static uint64_t block(uint64_t signals) {
+    uint64_t before = 0;
+    CALL(rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof before, 0, 0);
+    return before;
+}
+static _Atomic uint32_t kept;
+static struct buffer *buffer_of(const struct words *context) {
+    return context->cursor & BUFFER ? 0 : table() + (context->cursor - (uint64_t)buffer(0)) / (2 * BUFFER);
+}
+__attribute__((noinline)) static void leave_context(struct words *mine) {
+    uint64_t signals = block(-1);
+    if (kept >= pool->buffers / 2) leave_buffer(words.cursor);
+    *mine = words;
+    mine->process = process;
+    struct buffer *has = buffer_of(mine);
+    kept += !!has;
+    // The thread may be gone when it goes on.
+    if (has && mine->context) has->tid = process;
+    words = (struct words)FRESH;
+    words.context = NEW;
+    block(signals);
+}
+
+// A context goes on. Whichever ran before has saved what it needs, or has ended.
+__attribute__((noinline)) static void go_on(struct words *mine) {
+    uint64_t signals = block(-1);
+    thread_ends(0);
+    if (mine->process != process) {
+        // Its buffers are those of the parent.
+        mine->cursor = BUFFER, mine->turn = 0;
+        memset(mine->ring, 0, sizeof mine->ring);
+    }
+    struct buffer *has = buffer_of(mine);
+    kept -= !!has;
+    if (has && mine->context) has->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    words = *mine;
+    block(signals);
+}
+
+// The program calls this one in place of the C library's. Its frame is on the stack that is left.
+typedef int swap(ucontext_t *, const ucontext_t *);
+__attribute__((visibility("default"))) int swapcontext(ucontext_t *from, const ucontext_t *to) {
+    static swap *_Atomic real;
+    if (!real) real = (swap *)dlsym(RTLD_NEXT, __func__);
+    if (!pool) return real(from, to);
+    struct words mine;
+    leave_context(&mine);
+    int result = real(from, to);
+    go_on(&mine);
+    return result;
 }
 
 // libgcc's unwinder asks for what it has to know of a frame, with the last byte of the call as `pc`. Those of trampolines are described
@@ -274,6 +356,7 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
         .now = now(),
         .brk = _r_debug.r_brk,
         .loaded = (uint64_t)objects_changed,
+        .last = (uint64_t)tramptool_last,
     };
     int fine = CALL(connect, to, &address, offsetof(struct sockaddr_un, sun_path) + 1 + len, 0, 0, 0) == 0 &&
                send_all(to, &hello, sizeof hello) && send_all(to, text, bytes);
@@ -376,12 +459,61 @@ static void objects_changed(void) {
     if (tool >= 0) obey_answer(tool, &answer, fds, 1);
 }
 
+// Become the tool for this process: `words`, and these behind them. What it says first goes to `out`.
+static void run_tool(char *words, int out) {
+    char *all[COMMAND / 2 + 5], *rest, pid[12], **kept = environ;
+    size_t n = 0;
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(0, " ", &rest)) all[n++] = word;
+    snprintf(pid, sizeof pid, "%d", process);
+    memcpy(all + n, ((char *[]){"--arch", ARCH, "--process", pid, 0}), 5 * sizeof *all);
+    // It is no part of the program: without this library, in a session of its own, with none of its files but stderr.
+    for (char **variable = environ; *variable; variable++)
+        if (strncmp(*variable, "LD_PRELOAD=", 11)) *kept++ = *variable;
+    *kept = 0;
+    CALL(setsid, 0, 0, 0, 0, 0, 0);
+    CALL(dup3, CALL(openat, AT_FDCWD, "/dev/null", O_RDWR, 0, 0, 0), 0, 0, 0, 0, 0);
+    CALL(dup3, out, 1, 0, 0, 0, 0);
+    CALL(close_range, 3, -1u, 0, 0, 0, 0);
+    // The program, whose child this is for a moment, does not wait for a child that it does not know.
+    if (CALL(clone, SIGCHLD, 0, 0, 0, 0, 0) == 0) execvp(all[0], all);
+    CALL(exit_group, 127, 0, 0, 0, 0, 0);
+}
+
+// Start the tool for this process and those that it will start. Its first line is the name of its socket.
+static void start_session(void) {
+    const char *command = getenv("TRAMPTOOL_TRACE");
+    if (!command) command = "tramptool trace";
+    char words[COMMAND];
+    size_t bytes = 0;
+    int ends[2], fits = strlen(command) < sizeof words, heard = 0;
+    long child = -1, n = 1;
+    if (fits && CALL(pipe2, ends, O_CLOEXEC, 0, 0, 0, 0) == 0) {
+        strcpy(words, command);
+        child = CALL(clone, SIGCHLD, 0, 0, 0, 0, 0);
+        if (child == 0) run_tool(words, ends[1]);
+        CALL(close, ends[1], 0, 0, 0, 0, 0);
+        while (n && !heard && bytes < sizeof socket_name) {
+            n = CALL(read, ends[0], socket_name + bytes, sizeof socket_name - bytes, 0, 0, 0);
+            if (n > 0) bytes += n;
+            heard = bytes && socket_name[bytes - 1] == '\n';
+        }
+        CALL(close, ends[0], 0, 0, 0, 0, 0);
+    }
+    if (child > 0) CALL(wait4, child, 0, 0, 0, 0, 0);
+    socket_name[heard ? bytes - 1 : 0] = 0;
+    const char *how = "valid: TRAMPTOOL_TRACE='/path/to/tramptool trace', options behind it";
+    if (!heard) dprintf(2, "tramptool: process %d is not recorded: '%s' has not begun to record it; %s\n", process, command, how);
+    // What it starts is recorded by the same one, or by none.
+    setenv(SOCKET, socket_name, 1);
+}
+
 __attribute__((constructor)) static void attach(void) {
     struct answer answer;
     int fds[2];
-    const char *name = getenv("TRAMPTOOL_TRACE_SOCKET");
-    if (name && strlen(name) < sizeof socket_name) strcpy(socket_name, name);
+    const char *name = getenv(SOCKET);
     process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    if (!name) start_session();
+    else if (strlen(name) < sizeof socket_name) strcpy(socket_name, name);
     int tool = greet(ATTACH, &answer, fds);
     if (tool < 0) return;
     pool = map_pool(fds[0], answer.pool_bytes);

@@ -17,6 +17,7 @@ struct hello {
     int64_t words;   // offset of the thread's words from its thread pointer
     struct moment now;
     uint64_t brk, loaded; // what the loader calls when it has loaded something, and the routine that says so
+    uint64_t last;        // the routine that functions call with which the recording ends
 };
 
 // The answer, with two file descriptors: the pool, and a file that has the orders first and the trampolines behind them.
@@ -49,6 +50,8 @@ struct buffer {
     _Atomic uint32_t state;
     uint32_t pid, tid, serial; // of the thread's buffers, from 0 on
     struct moment taken;
+    uint32_t context; // which of the process's coroutines; 0 for what runs on the stacks of threads
+    uint32_t unused;
 };
 
 // At the beginning of the pool. The table of buffers is at TABLE. Buffer N is at FIRST_BUFFER + N * 2 * BUFFER, and half as long.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use codegen::words::error::{Error, Result};
 
-/// For the machine that this is compiled for.
-static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtramptool_trace.so"));
+/// The library for the machine that this is compiled for.
+pub static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libtramptool_trace.so"));
 
 /// The library as a file that a process can load.
 pub struct Agent {

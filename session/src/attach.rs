@@ -6,7 +6,7 @@ use codegen::arch::entry::Entry;
 use codegen::arch::patch::{Branch, Patch};
 use codegen::words::error::{Error, Result};
 
-use crate::forms::{Form, Forms};
+use crate::forms::{Form, Forms, How};
 use crate::function::Function;
 use crate::maps::{self, Mapping};
 use crate::protocol::Order;
@@ -23,8 +23,29 @@ pub struct Loaded<'a> {
     pub base: u64,
     /// Where it lies.
     pub range: Range<u64>,
-    /// With its number, and what is recorded of each.
-    pub functions: Vec<(u32, &'a Function, Form)>,
+    /// Those functions.
+    pub functions: Vec<Chosen<'a>>,
+}
+
+/// A function that is to be recorded.
+pub struct Chosen<'a> {
+    /// Its number.
+    pub id: u32,
+    /// What is known of it.
+    pub function: &'a Function,
+    /// What is recorded of it.
+    pub form: Form,
+    /// The recording ends with it.
+    pub last: bool,
+}
+
+/// Routines in a process.
+#[derive(Clone, Copy)]
+pub struct Routines {
+    /// That which gives a thread its buffer.
+    pub refill: u64,
+    /// That which ends the recording.
+    pub last: u64,
 }
 
 /// Orders for a process, and the code that they map.
@@ -53,7 +74,7 @@ impl Orders {
         &mut self,
         loaded: &Loaded,
         forms: &Forms,
-        refill: u64,
+        routines: Routines,
         maps: &mut Vec<Mapping>,
         backend: &dyn Patch,
     ) -> Result<usize> {
@@ -68,7 +89,7 @@ impl Orders {
         };
         let at = maps::gap(maps, &loaded.range, most, FAR, PAGE, &reaches);
         let at = at.ok_or_else(|| Error::new("no room for trampolines within the reach of a branch"))?;
-        let region = Region::new(loaded, forms, refill, at, backend)?;
+        let region = Region::new(loaded, forms, routines, at, backend)?;
         let recorded = region.writes.len();
         maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
         self.regions.push((at, region.code));
@@ -125,19 +146,31 @@ impl Region {
     /// How many bytes of code there will be at most.
     fn bytes(loaded: &Loaded, forms: &Forms) -> u64 {
         let first = PAGE;
-        loaded.functions.iter().fold(first, |at, (_, function, form)| {
-            let moved = if function.entries.is_empty() { 0 } else { MOVED };
-            forms.place(*form, at + moved).1
+        loaded.functions.iter().fold(first, |at, chosen| {
+            let moved = if chosen.function.entries.is_empty() { 0 } else { MOVED };
+            let entry = Form { how: How::Entry, args: 0, result: false };
+            let calls = if chosen.last { forms.place(entry, at + moved).1 } else { at + moved };
+            forms.place(chosen.form, calls).1
         })
     }
 
-    fn new(loaded: &Loaded, forms: &Forms, refill: u64, at: u64, backend: &dyn Patch) -> Result<Region> {
-        let mut code = backend.branch(Branch::Far, at, refill)?;
-        let sled = forms.sled(at, at, &mut code)?;
+    fn new(loaded: &Loaded, forms: &Forms, routines: Routines, at: u64, backend: &dyn Patch) -> Result<Region> {
+        let mut code = Vec::new();
+        let mut sled = |routine: u64| {
+            // Far branches are at a multiple of 8.
+            code.resize(code.len().next_multiple_of(8), 0);
+            let far = at + code.len() as u64;
+            code.extend(backend.branch(Branch::Far, far, routine)?);
+            forms.sled(at, far, &mut code)
+        };
+        let (refill, last) = (sled(routines.refill)?, sled(routines.last)?);
         let mut region = Region { code, writes: Vec::new() };
-        for (id, function, form) in &loaded.functions {
+        for Chosen { id, function, form, last: ends } in &loaded.functions {
             let site = loaded.base.wrapping_add(function.site);
-            let copy = |goes_on: u64, code: &mut Vec<u8>| forms.copy(*form, at, (*id, goes_on), sled, code);
+            let copy = |goes_on: u64, code: &mut Vec<u8>| {
+                let goes_on = if *ends { forms.calls(at, goes_on, last, code)? } else { goes_on };
+                forms.copy(*form, at, (*id, goes_on), refill, code)
+            };
             if function.entries.is_empty() {
                 let entry = copy(site + function.bytes.len() as u64, &mut region.code)?;
                 region.write(function, site, &backend.branch(Branch::SiteJump, site, entry)?)?;

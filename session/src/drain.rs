@@ -1,12 +1,13 @@
 //! From the pool to the sink.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use codegen::words::input;
 
-use crate::pool::{BUFFER, Owner, Pool, State};
+use crate::pool::{BUFFER, Pool, State};
 use crate::sink::Sink;
 
 /// Empties buffers.
@@ -18,6 +19,8 @@ pub struct Drain {
     late: HashSet<usize>,
     /// The serial of each thread's next buffer.
     next: HashMap<(u32, u32), u32>,
+    /// All was written: whatever comes now comes too late.
+    over: bool,
     /// Records of entries and of all kinds that were seen.
     pub seen: Seen,
 }
@@ -42,11 +45,15 @@ impl Drain {
     /// # Errors
     /// The sink takes no more.
     pub fn run(&mut self, pool: &Pool, sink: &mut dyn Sink, all: bool) -> io::Result<()> {
+        if self.over {
+            return Ok(());
+        }
+        self.over = all;
         let starved = pool.starved();
         let taken = |n: &usize| match pool.state(*n) {
             State::Full => true,
             State::Taken if pool.owner(*n).pid == 0 => false,
-            State::Taken => all || (starved && dead(pool.owner(*n))),
+            State::Taken => all || (starved && dead(pool.owner(*n).pid, pool.thread(*n))),
             State::Free => false,
         };
         let mut buffers: Vec<usize> = (0..pool.buffers()).filter(taken).collect();
@@ -105,9 +112,15 @@ impl Drain {
     }
 }
 
-/// Has this thread ended without a word, as by `_exit`?
-fn dead(owner: Owner) -> bool {
-    let stat = input::text(Path::new(&format!("/proc/{}/task/{}/stat", owner.pid, owner.tid)));
+/// Has the process ended? Its first thread may have ended before others.
+pub fn ended(pid: u32) -> bool {
+    let others = fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1);
+    !others && dead(pid, pid)
+}
+
+/// Has this thread ended, perhaps without a word, as by `_exit`?
+fn dead(pid: u32, tid: u32) -> bool {
+    let stat = input::text(Path::new(&format!("/proc/{pid}/task/{tid}/stat")));
     // Behind the name, which may have any characters, comes the state.
     stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
 }

@@ -18,7 +18,16 @@ const LONGEST: u64 = 32;
 const COLD: &str = ".cold";
 
 /// What functions call first that gcc and clang have compiled with `-pg -mfentry`. Where nobody profiles, it returns at once.
-const PROFILER: &[u8] = b"__fentry__";
+const PROFILER: [&[u8]; 1] = [b"__fentry__"];
+
+/// What they call soon, with `-pg` alone.
+const LATER: [&[u8]; 2] = [b"mcount", b"_mcount"];
+
+/// How soon, in bytes.
+const SOON: usize = 64;
+
+/// Before the stubs of arm64 and riscv64 comes one for the loader, of so many bytes.
+const STUB: usize = 32;
 
 /// They return twice, or on another stack than they were called on.
 const TWICE: [&str; 10] = [
@@ -53,6 +62,8 @@ pub struct File<'a> {
 struct Section<'a> {
     at: u64,
     code: &'a [u8],
+    /// It has the linker's stubs for calls of other objects: these are the words that the loader gives their addresses.
+    stubs: Vec<u64>,
 }
 
 /// What the symbol tables say.
@@ -67,8 +78,8 @@ struct Symbols<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Functions that can be patched at their entries, and those that cannot. Those at `known` addresses are left out.
-    pub fn functions(&self, known: &BTreeSet<u64>, backend: &dyn Patch) -> (Vec<Function>, Vec<Refused>) {
+    /// Functions that can be patched at their entries, and those that cannot: `wanted` ones, by their addresses.
+    pub fn functions(&self, wanted: &dyn Fn(u64) -> bool, backend: &dyn Patch) -> (Vec<Function>, Vec<Refused>) {
         let sections = self.code();
         let symbols = self.symbols();
         let leads = symbols.leads(&sections, backend);
@@ -79,7 +90,7 @@ impl<'a> File<'a> {
         for (&address, &(name, size)) in &symbols.functions {
             let inside = address < covered;
             covered = covered.max(address.saturating_add(size));
-            let Some(bytes) = symbols.bytes(address, size, &sections).filter(|_| !known.contains(&address)) else {
+            let Some(bytes) = symbols.bytes(address, size, &sections).filter(|_| wanted(address)) else {
                 continue;
             };
             let size = (size as usize).min(bytes.len());
@@ -99,19 +110,12 @@ impl<'a> File<'a> {
 
     /// Functions whose call of a profiler at their entry can be overwritten: a compiler has left it there for whoever traces.
     pub fn profiled(&self, backend: &dyn Patch) -> Vec<Function> {
-        let profiler = self.profiler();
+        let profiler = self.profiler(&PROFILER);
         if profiler.is_empty() {
             return Vec::new();
         }
         let (sections, symbols) = (self.code(), self.symbols());
-        let stub = |at: u64| {
-            let section = sections.iter().find(|s| (s.at..s.at.saturating_add(s.code.len() as u64)).contains(&at))?;
-            backend.first(section.code.get((at - section.at) as usize..)?, at)
-        };
-        let profiles = |to: To| match to {
-            To::Address(at) => profiler.contains(&to) || stub(at).is_some_and(|first| profiler.contains(&first.to)),
-            To::Word(_) => profiler.contains(&to),
-        };
+        let profiles = |to: To| self.leads_to(to, &profiler, &sections, backend);
         let function = |(&address, &(name, size)): (&u64, &(&str, u64))| {
             let bytes = symbols.bytes(address, size, &sections)?;
             let first = backend.first(bytes, address).filter(|first| profiles(first.to))?;
@@ -128,13 +132,49 @@ impl<'a> File<'a> {
         symbols.functions.iter().filter_map(function).collect()
     }
 
-    /// Where the profiler is, and the words that the loader gives its address.
-    fn profiler(&self) -> BTreeSet<To> {
+    /// Functions that call a profiler behind their first instructions, by their addresses.
+    pub fn profiled_later(&self, backend: &dyn Patch) -> BTreeSet<u64> {
+        let profiler = self.profiler(&LATER);
+        if profiler.is_empty() {
+            return BTreeSet::new();
+        }
+        let (sections, symbols) = (self.code(), self.symbols());
+        let profiles = |to: To| self.leads_to(to, &profiler, &sections, backend);
+        let calls = |(&address, &(_, size)): (&u64, &(&str, u64))| {
+            let code = symbols.bytes(address, size.min(SOON as u64), &sections)?;
+            let direct = backend.leads(code, address).into_iter().find(|lead| lead.call);
+            let first = |at: usize| backend.first(code.get(at..)?, address.wrapping_add(at as u64));
+            let found = direct.is_some_and(|lead| profiles(To::Address(lead.to)))
+                || (0..code.len()).filter_map(first).any(|first| matches!(first.to, To::Word(_)) && profiles(first.to));
+            found.then_some(address)
+        };
+        symbols.functions.iter().filter_map(calls).collect()
+    }
+
+    /// Does a branch to there lead to one of these, by a stub of the linker if need be? Of architectures that say nothing of their stubs,
+    /// they are as long as each other, and come in the order of their words.
+    fn leads_to(&self, to: To, profiler: &BTreeSet<To>, sections: &[Section], backend: &dyn Patch) -> bool {
+        let To::Address(at) = to else { return profiler.contains(&to) };
+        let holds = |s: &&Section| (s.at..s.at.saturating_add(s.code.len() as u64)).contains(&at);
+        let stub = || {
+            let section = sections.iter().find(holds)?;
+            let offset = (at - section.at) as usize;
+            if let Some(first) = backend.first(section.code.get(offset..)?, at) {
+                return Some(first.to);
+            }
+            let each = section.code.len().checked_sub(STUB)?.checked_div(section.stubs.len())?;
+            section.stubs.get(offset.checked_sub(STUB)?.checked_div(each)?).map(|word| To::Word(*word))
+        };
+        profiler.contains(&to) || stub().is_some_and(|to| profiler.contains(&to))
+    }
+
+    /// Where a profiler of these names is, and the words that the loader gives its address.
+    fn profiler(&self, names: &[&[u8]]) -> BTreeSet<To> {
         let mut all = BTreeSet::new();
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = self.sections.symbols(self.endian, self.bytes, kind) else { continue };
             let named =
-                |s: &elf::Sym64<Endianness>| table.symbol_name(self.endian, s).is_ok_and(|name| name == PROFILER);
+                |s: &elf::Sym64<Endianness>| table.symbol_name(self.endian, s).is_ok_and(|name| names.contains(&name));
             let defined = table.iter().filter(|s| !s.is_undefined(self.endian) && named(s));
             all.extend(defined.map(|s| To::Address(s.st_value(self.endian))));
             for section in self.sections.iter() {
@@ -153,9 +193,17 @@ impl<'a> File<'a> {
     fn code(&self) -> Vec<Section<'a>> {
         let code = self.sections.iter().filter(|s| s.sh_flags.get(self.endian).contains(elf::SHF_EXECINSTR));
         let section = |s: &elf::SectionHeader64<Endianness>| {
-            Some(Section { at: s.sh_addr(self.endian), code: s.data(self.endian, self.bytes).ok()? })
+            let stubs = self.sections.section_name(self.endian, s).is_ok_and(|name| name == b".plt");
+            let stubs = if stubs { self.stubs() } else { Vec::new() };
+            Some(Section { at: s.sh_addr(self.endian), code: s.data(self.endian, self.bytes).ok()?, stubs })
         };
         code.filter_map(section).collect()
+    }
+
+    fn stubs(&self) -> Vec<u64> {
+        let found = self.sections.section_by_name(self.endian, b".rela.plt");
+        let relocations = found.and_then(|(_, s)| s.rela(self.endian, self.bytes).ok()?).map(|(all, _)| all);
+        relocations.unwrap_or_default().iter().map(|r| r.r_offset(self.endian)).collect()
     }
 
     fn symbols(&self) -> Symbols<'a> {
@@ -224,7 +272,7 @@ impl<'a> Symbols<'a> {
             begins.is_some_and(|n| n < LONGEST && !(n == 0 && lead.call))
         };
         let mut all = Vec::new();
-        for Section { at, code } in sections {
+        for Section { at, code, .. } in sections {
             // What an instruction is, is sure at the beginning of a function alone.
             let end = at.saturating_add(code.len() as u64);
             let begins = || self.functions.range(*at..end).map(|(begins, _)| *begins);

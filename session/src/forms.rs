@@ -73,6 +73,9 @@ pub struct Forms {
     sled: Template,
 }
 
+/// Behind the first of a thread's words, in bytes: one that is a cursor without room, always.
+const NO_ROOM: i64 = 40;
+
 /// How far behind what a template calls its function the function goes on behind its site.
 const BEHIND: u64 = 16;
 
@@ -128,6 +131,16 @@ impl Forms {
         let filling =
             Filling { id, function: goes_on.wrapping_sub(BEHIND), refill: sled, tls: self.words, ..Filling::default() };
         append(self.template(form), &self.target, base, &filling, code)
+    }
+
+    /// The same with code that calls a routine by its sled, and goes on.
+    ///
+    /// # Errors
+    /// Something is out of reach.
+    pub fn calls(&self, base: u64, goes_on: u64, sled: u64, code: &mut Vec<u8>) -> Result<u64> {
+        let function = goes_on.wrapping_sub(BEHIND);
+        let filling = Filling { function, refill: sled, tls: self.words + NO_ROOM, ..Filling::default() };
+        append(&self.entry, &self.target, base, &filling, code)
     }
 
     /// The same with the routine that trampolines call where there is no room. It calls the C function at `callee`.

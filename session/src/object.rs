@@ -117,9 +117,11 @@ impl Object {
                 None => object.functions.push(listed(&site, &sizes, backend)),
             }
         }
-        if any {
+        let later = file.profiled_later(backend);
+        if any || !later.is_empty() {
             let known: BTreeSet<u64> = object.functions.iter().map(|f| f.address).collect();
-            let (functions, refused) = file.functions(&known, backend);
+            let wanted = |address| !known.contains(&address) && (any || later.contains(&address));
+            let (functions, refused) = file.functions(&wanted, backend);
             object.functions.extend(functions);
             object.refused.extend(refused);
         }

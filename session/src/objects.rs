@@ -8,7 +8,7 @@ use std::sync::Arc;
 use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 
-use crate::attach::{Loaded, Orders};
+use crate::attach::{Chosen, Loaded, Orders, Routines};
 use crate::forms::{Form, Forms, How, What};
 use crate::function::Function;
 use crate::maps::{self, Mapping};
@@ -22,6 +22,10 @@ pub trait Choice: Sync {
     fn object(&self, path: &Path, program: bool) -> bool;
     /// Is this function of it? Its name is empty if none is known.
     fn function(&self, object: &Path, name: &str, size: u64) -> bool;
+    /// Does the recording end with the first call of this function of it?
+    fn last(&self, _object: &Path, _name: &str) -> bool {
+        false
+    }
     /// Is anything of what is loaded later, by `dlopen`?
     fn later(&self) -> bool {
         false
@@ -54,6 +58,8 @@ pub struct Place {
     pub new: bool,
     /// How many functions of it are recorded.
     pub recorded: usize,
+    /// Whether the recording ends with one of them.
+    pub last: bool,
     /// How they are.
     pub how: How,
 }
@@ -127,7 +133,8 @@ impl Objects {
             false => How::Entry,
         };
         // Nobody executes what has just been loaded.
-        let alone = !choice.any() || hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
+        let alone = hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
+        let routines = Routines { refill: hello.refill, last: hello.last };
         let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
@@ -139,14 +146,20 @@ impl Objects {
             }
             // Where no compiler has left room, somebody could be in the middle of what is overwritten.
             let safe = |f: &Function| f.entries.is_empty() || alone;
-            let chosen = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
+            let wanted = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
             let all = (numbered.first..).zip(&numbered.object.functions);
-            let functions: Vec<_> =
-                all.filter(chosen).map(|(id, f)| (id, f, Form::of(how, what, f.signature.as_ref()))).collect();
+            let functions: Vec<Chosen> = all
+                .filter(wanted)
+                .map(|(id, function)| {
+                    let form = Form::of(how, what, function.signature.as_ref());
+                    Chosen { id, function, form, last: choice.last(path, &function.name) }
+                })
+                .collect();
+            let last = functions.iter().any(|chosen| chosen.last);
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
             let loaded = Loaded { base, range, functions };
-            let recorded = orders.add(&loaded, &forms, hello.refill, &mut maps, backend)?;
-            places.push(Place { numbered, base, maps: lines, new, recorded, how });
+            let recorded = orders.add(&loaded, &forms, routines, &mut maps, backend)?;
+            places.push(Place { numbered, base, maps: lines, new, recorded, last, how });
         }
         self.attached.insert(hello.pid, there);
         Ok((orders, places))

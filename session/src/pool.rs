@@ -22,7 +22,7 @@ use crate::protocol::{MAGIC, Moment};
 pub const BUFFER: usize = 1 << 16;
 const FIRST: usize = 2 * BUFFER;
 const TABLE: usize = 4096;
-const ENTRY: usize = 32;
+const ENTRY: usize = 40;
 
 /// What happens when no buffer is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,10 +51,15 @@ pub enum State {
 pub struct Owner {
     /// The process; 0 while a thread takes it.
     pub pid: u32,
-    /// The thread.
+    /// The thread; of a coroutine, [`Owner::COROUTINES`] and its number.
     pub tid: u32,
     /// Of the thread's buffers, in the order in which it took them, from 0 on.
     pub serial: u32,
+}
+
+impl Owner {
+    /// More than the number of any thread: Linux has 22 bits for them.
+    pub const COROUTINES: u32 = 1 << 22;
 }
 
 /// The words at the beginning of the pool, by their number.
@@ -168,7 +173,13 @@ impl Pool {
     pub fn owner(&self, buffer: usize) -> Owner {
         let word = |n| self.entry(buffer, n).load(Ordering::Relaxed);
         let pid = self.entry(buffer, 1).load(Ordering::Acquire);
-        Owner { pid, tid: word(2), serial: word(3) }
+        let tid = if word(8) == 0 { word(2) } else { Owner::COROUTINES.saturating_add(word(8)) };
+        Owner { pid, tid, serial: word(3) }
+    }
+
+    /// The thread that writes to it.
+    pub fn thread(&self, buffer: usize) -> u32 {
+        self.entry(buffer, 2).load(Ordering::Relaxed)
     }
 
     /// When it was taken.
@@ -226,6 +237,11 @@ impl Pool {
     pub fn stop(&self) {
         self.word(Word::Stopped).store(1, Ordering::SeqCst);
         let _ = futex::wake(self.word(Word::Freed), futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// Is it so already? A process may say it too.
+    pub fn stopped(&self) -> bool {
+        self.word(Word::Stopped).load(Ordering::SeqCst) != 0
     }
 
     /// Records that found no room, and threads that got no shadow stack.

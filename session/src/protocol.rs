@@ -6,7 +6,7 @@ use std::fmt;
 pub const MAGIC: u32 = 0x3154_5254;
 
 /// Bytes of [`Hello`].
-pub const HELLO: usize = 72;
+pub const HELLO: usize = 80;
 
 /// The most text that is taken, in bytes.
 pub const TEXT_LIMIT: u32 = 1 << 24;
@@ -54,6 +54,8 @@ pub struct Hello {
     pub brk: u64,
     /// Address of the routine that says so to us.
     pub loaded: u64,
+    /// Address of the routine that functions call with which the recording ends.
+    pub last: u64,
 }
 
 /// These bytes are no [`Hello`].
@@ -86,8 +88,8 @@ impl Hello {
         }
         let (pid, parent, tid) = (word(8), word(12), word(16));
         let now = Moment { ticks: long(40), monotonic: long(48) };
-        let (words, brk, loaded) = (long(32).cast_signed(), long(56), long(64));
-        Ok(Hello { kind, pid, parent, tid, text, refill: long(24), words, now, brk, loaded })
+        let (words, brk, loaded, last) = (long(32).cast_signed(), long(56), long(64), long(72));
+        Ok(Hello { kind, pid, parent, tid, text, refill: long(24), words, now, brk, loaded, last })
     }
 }
 

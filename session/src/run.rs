@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 use crate::agent::Agent;
 use crate::attach::Orders;
 use crate::clock;
-use crate::drain::{Drain, Seen};
+use crate::drain::{Drain, Seen, ended};
 use crate::forms::{How, What};
 use crate::loader;
 use crate::maps;
@@ -35,6 +35,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nothing is looked at if nobody hands anything in.
 const MOMENT: Duration = Duration::from_millis(100);
 
+/// Who is recorded.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    /// A program that is started.
+    Program(&'a Program),
+    /// A process that has loaded the library itself, and waits to be told where it says so. How it ends, nobody tells us.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Told the name of the socket.
+        listening: &'a dyn Fn(&str) -> io::Result<()>,
+    },
+}
+
 /// What is recorded, and how.
 pub struct Options<'a> {
     /// Of each function.
@@ -45,6 +59,8 @@ pub struct Options<'a> {
     pub buffers: usize,
     /// Whether processes that the program starts are recorded too.
     pub follow: bool,
+    /// Set while the program runs, the recording ends, and the program runs on.
+    pub stop: &'a AtomicBool,
     /// Told the program's number once it runs.
     pub started: &'a (dyn Fn(u32) + Sync),
     /// Whose functions.
@@ -53,6 +69,8 @@ pub struct Options<'a> {
     pub backend: &'static dyn Patch,
     /// The program is for another machine, and this runs it: a command of qemu's user mode.
     pub emulator: &'a [OsString],
+    /// The program's clocks are this machine's.
+    pub same_clocks: bool,
     /// What is loaded into it.
     pub agent: &'a Agent,
 }
@@ -60,8 +78,8 @@ pub struct Options<'a> {
 /// What became of it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the program ended.
-    pub status: ExitStatus,
+    /// How the program ended, if it was started.
+    pub status: Option<ExitStatus>,
     /// How much was recorded.
     pub seen: Seen,
     /// Records that found no room, and threads that are not recorded for want of memory.
@@ -70,6 +88,8 @@ pub struct Outcome {
     pub functions: (usize, usize),
     /// How they were.
     pub how: Option<How>,
+    /// Whether there was one with which the recording ends.
+    pub last: bool,
     /// Why processes were not recorded, or not in full.
     pub complaints: Vec<Error>,
 }
@@ -90,6 +110,8 @@ struct Session<'a> {
 struct Known {
     functions: (usize, usize),
     how: Option<How>,
+    /// There is a function with which the recording ends.
+    last: bool,
     complaints: Vec<Error>,
 }
 
@@ -101,11 +123,11 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Error + '_ {
     move |e| Error::new(format!("{what}: {e}"))
 }
 
-/// Run the program to its end.
+/// Run the program to its end, or wait for that of the process.
 ///
 /// # Errors
 /// It cannot be started, or the system refuses memory or a socket. What cannot be written to the sink ends the recording alone.
-pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<Outcome> {
+pub fn run(subject: Subject, options: &Options, sink: &mut dyn Sink) -> Result<Outcome> {
     let pool = Pool::new(options.buffers, options.mode).map_err(failed("memory for records"))?;
     static SESSIONS: AtomicU32 = AtomicU32::new(0);
     let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
@@ -126,11 +148,7 @@ pub fn run(program: &Program, options: &Options, sink: &mut dyn Sink) -> Result<
     thread::scope(|scope| {
         scope.spawn(|| session.listen(&listener));
         let drain = scope.spawn(|| session.drain());
-        let ran = program.start(options.agent.path(), &name, options.emulator).and_then(|mut child| {
-            (options.started)(child.id());
-            let status = child.wait().map_err(failed("the program"))?;
-            Ok((child.id(), status))
-        });
+        let ran = session.ran(subject, &name);
         session.ended.store(true, Ordering::SeqCst);
         session.pool.wake();
         // Whoever waits for a process sees that there will be none.
@@ -146,6 +164,27 @@ impl Session<'_> {
         let complaints = &mut locked(&self.outcome).complaints;
         if complaints.iter().all(|known| known.to_string() != error.to_string()) {
             complaints.push(error);
+        }
+    }
+
+    /// The process and how it ended, once it has.
+    fn ran(&self, subject: Subject, socket: &str) -> Result<(u32, Option<ExitStatus>)> {
+        let Options { agent, emulator, started, .. } = self.options;
+        match subject {
+            Subject::Program(program) => {
+                let mut child = program.start(agent.path(), socket, emulator)?;
+                started(child.id());
+                let status = child.wait().map_err(failed("the program"))?;
+                Ok((child.id(), Some(status)))
+            }
+            Subject::Process { pid, listening } => {
+                started(pid);
+                listening(socket).map_err(failed("the process"))?;
+                while !ended(pid) {
+                    thread::sleep(MOMENT / 10);
+                }
+                Ok((pid, None))
+            }
         }
     }
 
@@ -250,6 +289,7 @@ impl Session<'_> {
             known.functions.0 += place.recorded;
             known.functions.1 += place.numbered.object.functions.len() + place.numbered.object.refused.len();
             known.how = Some(place.how);
+            known.last |= place.last;
         }
     }
 
@@ -263,6 +303,13 @@ impl Session<'_> {
                 self.pool.stop();
                 return drain;
             }
+            if self.options.stop.load(Ordering::SeqCst) {
+                self.pool.stop();
+            }
+            if self.pool.stopped() {
+                self.stopped(&mut drain);
+                return drain;
+            }
             if self.pool.handed_in() == seen {
                 self.pool.wait(seen, MOMENT);
             }
@@ -270,13 +317,21 @@ impl Session<'_> {
         drain
     }
 
+    /// The recording ends while the program runs on. Threads fill up the buffers that they have, for a moment.
+    fn stopped(&self, drain: &mut Drain) {
+        thread::sleep(MOMENT);
+        let mut sink = locked(&self.sink);
+        if let Err(error) = drain.run(&self.pool, &mut **sink, true).and_then(|()| sink.flush()) {
+            self.complain(failed("the end is not written")(error));
+        }
+    }
+
     /// Write what is left.
-    fn finish(&self, drain: &mut Drain, pid: u32, status: ExitStatus) -> Result<Outcome> {
+    fn finish(&self, drain: &mut Drain, pid: u32, status: Option<ExitStatus>) -> Result<Outcome> {
         self.pool.stop();
         let mut sink = locked(&self.sink);
         let lost = self.pool.lost();
-        // An emulator has clocks of its own.
-        let now = self.options.emulator.is_empty().then(clock::now);
+        let now = self.options.same_clocks.then(clock::now);
         let written = drain.run(&self.pool, &mut **sink, true).and_then(|()| sink.end(pid, status, lost.0, now));
         if let Err(error) = written {
             self.complain(failed("the end is not written")(error));
@@ -285,8 +340,8 @@ impl Session<'_> {
             let what = "the program has not loaded the library that records, so nothing is recorded";
             self.complain(Error::new(format!("{what}; valid: a program and a library for the same loader")));
         }
-        let Known { functions, how, complaints } = std::mem::take(&mut *locked(&self.outcome));
-        Ok(Outcome { status, seen: drain.seen, lost, functions, how, complaints })
+        let Known { functions, how, last, complaints } = std::mem::take(&mut *locked(&self.outcome));
+        Ok(Outcome { status, seen: drain.seen, lost, functions, how, last, complaints })
     }
 }
 

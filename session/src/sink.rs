@@ -49,9 +49,15 @@ pub trait Sink: Send {
     /// It cannot be written.
     fn records(&mut self, owner: Owner, taken: Moment, words: &[u64]) -> io::Result<()>;
 
-    /// The program has ended, and so many records found no room. The clocks are this machine's, if the program's are too.
+    /// Whoever looks now is to see all that came.
     ///
     /// # Errors
     /// It cannot be written.
-    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Option<Moment>) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// The program has ended, if it is known how, and so many records found no room. The clocks are this machine's, if the program's are too.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn end(&mut self, pid: u32, status: Option<ExitStatus>, lost: u64, now: Option<Moment>) -> io::Result<()>;
 }

@@ -31,8 +31,8 @@ fn functions(path: &Path, arch: &str) -> (Vec<String>, usize) {
     (names, object.refused.len())
 }
 
-/// The call of a profiler is a site if it comes first, with a list or without, however the profiler is reached. Behind a prologue it is
-/// none. XRay's sleds are sites.
+/// The call of a profiler is a site if it comes first, with a list or without, however the profiler is reached. If it comes behind a
+/// prologue, the function is one to be recorded too. XRay's sleds are sites.
 #[test]
 fn sites_of_compilers() {
     let directory = tempfile::tempdir().unwrap();
@@ -47,11 +47,18 @@ fn sites_of_compilers() {
         (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-no-pie", "-fno-pie"], &all),
         (&["-O2", "-pg", "-mfentry", "-mrecord-mcount", "-w"], &all),
         (&["-O2", "-fpatchable-function-entry=5"], &all),
-        (&["-O2", "-pg"], &(Vec::new(), 0)),
+        (&["-O2", "-pg"], &all),
+        (&["-O0", "-pg", "-no-pie", "-fno-pie"], &all),
         (&["-O2"], &(Vec::new(), 0)),
     ] {
         compile(dir, SOURCE, "program", "x86_64-linux-gnu-gcc", options);
         assert_eq!(functions(&dir.join("program"), "x86_64"), *wanted, "{options:?}");
+    }
+    for (arch, prefix) in [("arm64", "aarch64"), ("riscv64", "riscv64")] {
+        for options in [&["-O2", "-pg"][..], &["-O0", "-pg", "-no-pie", "-fno-pie"]] {
+            compile(dir, SOURCE, "program", &format!("{prefix}-linux-gnu-gcc"), options);
+            assert_eq!(functions(&dir.join("program"), arch), all, "{arch} {options:?}");
+        }
     }
     compile(dir, SOURCE, "program", "clang-14", &["-O2", "-fpatchable-function-entry=5"]);
     assert_eq!(functions(&dir.join("program"), "x86_64"), all);

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::AtomicBool;
 
 use session::agent::Agent;
 use session::forms::{How, What};
@@ -14,7 +15,7 @@ use session::objects::{Choice, Numbered};
 use session::pool::{Mode, Owner};
 use session::program::{Program, code};
 use session::protocol::Moment;
-use session::run::{Options, Outcome, run};
+use session::run::{Options, Outcome, Subject, run};
 use session::sink::{Begun, Sink};
 use tramptool::Clock;
 
@@ -24,8 +25,8 @@ struct Chosen {
     plugins: bool,
 }
 
-/// `FUNCTIONS` of program.c and throws.cc.
-const COUNTED: [&str; 23] = [
+/// `FUNCTIONS` of program.c, throws.cc and coroutines.c.
+const COUNTED: [&str; 26] = [
     "leaf",
     "recurse",
     "ninth",
@@ -49,6 +50,9 @@ const COUNTED: [&str; 23] = [
     "looks",
     "often",
     "jumps_to_often",
+    "body",
+    "yields",
+    "resumes",
 ];
 
 impl Choice for Chosen {
@@ -116,7 +120,11 @@ impl Sink for Counts {
         Ok(())
     }
 
-    fn end(&mut self, _: u32, _: ExitStatus, _: u64, _: Option<Moment>) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: u32, _: Option<ExitStatus>, _: u64, _: Option<Moment>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -155,6 +163,11 @@ const ARCHS: [Arch; 3] = [
         turns: 1000,
     },
 ];
+
+/// How the program ended.
+fn exit(outcome: &Outcome) -> Result<u8, i32> {
+    code(outcome.status.unwrap())
+}
 
 /// A compiled program, and where it says what it has counted.
 struct Bench {
@@ -214,14 +227,16 @@ impl Bench {
             mode,
             buffers,
             follow: true,
+            stop: &AtomicBool::new(false),
             started: &|_| (),
             choice: &Chosen { any: self.any, plugins },
             backend,
             emulator: &emulator,
+            same_clocks: emulator.is_empty(),
             agent: &agent,
         };
         let mut counts = Counts::default();
-        let outcome = run(&program, &options, &mut counts).unwrap();
+        let outcome = run(Subject::Program(&program), &options, &mut counts).unwrap();
         (outcome, counts)
     }
 
@@ -245,7 +260,7 @@ fn what_is_recorded_is_what_the_program_has_counted() {
         let bench = Bench::new(arch, "program.c");
         for (how, wanted) in [("0", Ok(0)), ("3", Ok(3)), ("killed", Err(9))] {
             let (outcome, counts) = bench.run(Mode::Block, 64, how);
-            assert_eq!(code(outcome.status), wanted, "{}", arch.name);
+            assert_eq!(exit(&outcome), wanted, "{}", arch.name);
             assert_eq!(outcome.lost, (0, 0));
             assert_eq!(counts.of, bench.counted(), "{}", arch.name);
             assert_eq!((counts.processes, counts.ended), (4, 0));
@@ -262,12 +277,34 @@ fn unwinding_passes_the_functions_that_are_recorded() {
     let benches = |arch| [Bench::new(arch, "throws.cc"), Bench::of(arch, "throws.cc", &["-O2"])];
     for (arch, bench) in ARCHS.iter().flat_map(|arch| benches(arch).map(|bench| (arch, bench))) {
         let (outcome, counts) = bench.run(Mode::Block, 64, "3");
-        assert_eq!(code(outcome.status), Ok(3), "{}", arch.name);
+        assert_eq!(exit(&outcome), Ok(3), "{}", arch.name);
         assert_eq!((outcome.lost, outcome.how), ((0, 0), Some(How::Shadow)));
         // Those that exit or are cancelled.
         assert_eq!(counts.ended, 20, "{}", arch.name);
         assert_eq!(counts.of, bench.counted(), "{}", arch.name);
         assert!(outcome.seen.entries > 10 * u64::from(arch.turns));
+    }
+}
+
+/// Each coroutine has a shadow stack and buffers of its own, whichever thread it goes on in. With sites and without.
+#[test]
+fn coroutines_are_recorded_as_threads_are() {
+    let benches = |arch| [Bench::new(arch, "coroutines.c"), Bench::of(arch, "coroutines.c", &["-O2"])];
+    for (arch, bench) in ARCHS.iter().flat_map(|arch| benches(arch).map(|bench| (arch, bench))) {
+        // Too few buffers for each to keep one, and enough.
+        for buffers in [64, 512] {
+            let (outcome, counts) = bench.run(Mode::Block, buffers, "3");
+            assert_eq!(
+                (exit(&outcome), outcome.lost, outcome.how),
+                (Ok(3), (0, 0), Some(How::Shadow)),
+                "{}",
+                arch.name
+            );
+            assert_eq!(counts.of, bench.counted(), "{}", arch.name);
+            assert!(counts.of["body"][0] == 100 && counts.of["body"][1] < 100, "some never end");
+            // Those of threads, and one for each coroutine.
+            assert_eq!(counts.last.len(), 104, "{}", arch.name);
+        }
     }
 }
 
@@ -279,7 +316,7 @@ fn what_is_loaded_later_is_recorded() {
         let source = format!("{}/tests/plugin.c", env!("CARGO_MANIFEST_DIR"));
         bench.compile("gcc", &["-O1", arch.site, "-fPIC", "-shared", &source, "-o"], "plugin.so");
         let (outcome, counts) = bench.run_all(Mode::Block, 64, "3", true);
-        assert_eq!(code(outcome.status), Ok(3), "{}", arch.name);
+        assert_eq!(exit(&outcome), Ok(3), "{}", arch.name);
         if arch.name == "riscv64" {
             let [complaint] = &*outcome.complaints else { panic!("one complaint: {:?}", outcome.complaints) };
             assert!(complaint.to_string().starts_with("what is loaded by dlopen is not recorded: "), "{complaint}");
@@ -305,7 +342,7 @@ fn functions_without_sites_are_recorded() {
             }
             let bench = Bench::of(arch, "program.c", options);
             let (outcome, counts) = bench.run(Mode::Block, 64, "0");
-            assert_eq!((code(outcome.status), outcome.lost), (Ok(0), (0, 0)), "{} {options:?}", arch.name);
+            assert_eq!((exit(&outcome), outcome.lost), (Ok(0), (0, 0)), "{} {options:?}", arch.name);
             assert_eq!(counts.of, bench.counted(), "{} {options:?}", arch.name);
         }
     }

@@ -3,6 +3,7 @@
 mod export;
 mod graph;
 mod list;
+mod preload;
 mod recorded;
 mod replay;
 mod report;
@@ -49,6 +50,8 @@ enum What {
     Graph(graph::GraphArgs),
     /// Write the recording in the format of another tool
     Export(export::ExportArgs),
+    /// Write the library that starts a recording in whatever program loads it
+    Preload(preload::PreloadArgs),
 }
 
 /// Do what is asked for.
@@ -62,6 +65,7 @@ pub fn run(args: &TraceArgs, ui: &Ui) -> Result<u8> {
         (Some(What::Replay(args)), _) => replay::run(args, ui),
         (Some(What::Graph(args)), _) => graph::run(args, ui),
         (Some(What::Export(args)), _) => export::run(args, ui),
+        (Some(What::Preload(args)), _) => preload::run(args),
         (None, Some(args)) => Ok(run::run(args)),
         (None, None) => Err(Error::new("no program; valid: tramptool trace -- PROGRAM ARGS")),
     }

@@ -10,20 +10,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
+use codegen::words::input;
 use rustix::process::{Pid, Signal, kill_process};
 use session::agent::Agent;
 use session::forms;
 use session::objects::Choice;
 use session::pool::{Mode, Pool};
 use session::program::{Program, Refused, code};
-use session::run::{self, Options, Outcome};
+use session::run::{self, Options, Outcome, Subject};
+use session::sink::Sink as _;
 use trace::file::{self, Events, Session, Writer};
 use trace::filter::{Filter, Pattern, Wanted};
 use trace::view::{Key, Report};
 
 use super::recorded;
 use super::sink::ToFile;
-use crate::cmd::shared::exit::note;
+use crate::cmd::shared::exit::{DONE, note};
 
 /// Nothing could be traced; the program could not be run; it was not there: as `env` and `timeout` have them.
 const NOT_TRACED: u8 = 125;
@@ -72,6 +74,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "BUFFERS", num_args = 0..=1, default_missing_value = "8",
         value_parser = clap::value_parser!(u32).range(1..=8))]
     flight: Option<u32>,
+    /// The recording ends where one of these functions is called; the program runs on
+    #[arg(long, value_name = "PATTERN", value_parser = Pattern::new)]
+    trigger: Vec<Pattern>,
     /// Buffers of 64 KiB, for all threads together
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = buffers)]
     buffers: usize,
@@ -79,10 +84,10 @@ pub struct RunArgs {
     #[arg(long)]
     no_children: bool,
     /// The program is for another machine: its architecture
-    #[arg(long, value_name = "ARCH", requires = "emulator")]
+    #[arg(long, value_name = "ARCH", requires = "elsewhere")]
     arch: Option<String>,
     /// With --arch: run it by this command of qemu's user mode, whose words are separated by blanks
-    #[arg(long, value_name = "COMMAND", requires = "preload")]
+    #[arg(long, value_name = "COMMAND", requires = "preload", group = "elsewhere")]
     emulator: Option<String>,
     /// With --emulator: session/preload/preload.c, compiled for that machine
     #[arg(long, value_name = "LIBRARY", requires = "arch")]
@@ -90,8 +95,11 @@ pub struct RunArgs {
     /// Say nothing, unless something is wrong
     #[arg(short, long)]
     quiet: bool,
+    /// The process that has loaded the library of `trace preload`, and started this
+    #[arg(long, value_name = "PID", group = "elsewhere", hide = true)]
+    process: Option<u32>,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", last = true, required = true)]
+    #[arg(value_name = "PROGRAM", last = true, required_unless_present = "process")]
     program: Vec<OsString>,
 }
 
@@ -151,6 +159,10 @@ impl Choice for Chosen<'_> {
         (args.just.is_empty() || args.just.iter().any(fits)) && !args.never.iter().any(fits) && size >= args.size
     }
 
+    fn last(&self, object: &Path, name: &str) -> bool {
+        self.0.trigger.iter().any(|pattern| pattern.is(&object.to_string_lossy(), [name, name]))
+    }
+
     fn later(&self) -> bool {
         !self.0.libraries.is_empty()
     }
@@ -185,7 +197,7 @@ impl RunArgs {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             arch: arch.to_owned(),
             machine,
-            command: self.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: self.command(),
             clock: match self.clock {
                 Clock::Tsc => file::Clock::Tsc,
                 Clock::Stamp8 => file::Clock::Stamp8,
@@ -194,6 +206,15 @@ impl RunArgs {
             events: if self.events == What::Both { Events::Both } else { Events::Entry },
             started: since.as_nanos() as u64,
         }
+    }
+
+    /// The words of the program.
+    fn command(&self) -> Vec<String> {
+        let Some(pid) = self.process else {
+            return self.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        };
+        let all = input::bytes(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+        String::from_utf8_lossy(&all).split_terminator('\0').map(str::to_owned).collect()
     }
 
     /// The file. One that is there is kept under another name.
@@ -224,7 +245,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(code)
     });
     let code = match outcome {
-        Ok(outcome) => code(outcome.status),
+        Ok(outcome) => outcome.status.map_or(Ok(DONE), code),
         Err(code) => Ok(code),
     };
     code.unwrap_or_else(|signal| {
@@ -242,7 +263,14 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     let here = std::env::consts::ARCH;
     let backend = tramptool::internal::backend(args.arch.as_deref().unwrap_or(here)).map_err(Refused::NotTraced)?;
     let facts = backend.facts();
-    let program = Program::find(&args.program, &|machine| machine == facts.machine)?;
+    let program;
+    let subject = match args.process {
+        Some(pid) => Subject::Process { pid, listening: &say },
+        None => {
+            program = Program::find(&args.program, &|machine| machine == facts.machine)?;
+            Subject::Program(&program)
+        }
+    };
     let words = args.emulator.as_deref().unwrap_or_default().split_whitespace();
     let emulator: Vec<OsString> = words.map(OsString::from).collect();
     let out = args.create().map_err(Refused::NotTraced)?;
@@ -251,23 +279,27 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     writer.session(&args.session(facts.name, facts.machine)).map_err(failed)?;
     let mut sink = ToFile::new(writer, args.what());
     let agent = args.preload.clone().map_or_else(Agent::new, Agent::of).map_err(Refused::NotTraced)?;
-    let (child, over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (child, over, stop) = (AtomicU32::new(0), AtomicBool::new(false), Arc::default());
     let started = |pid| child.store(pid, Ordering::SeqCst);
     let options = Options {
         what: args.what(),
         mode: args.mode(),
         buffers: args.buffers,
         follow: !args.no_children,
+        stop: &stop,
         started: &started,
         choice: &Chosen(args),
         backend,
         emulator: &emulator,
+        same_clocks: args.arch.is_none()
+            || emulator.is_empty()
+                && tramptool::internal::backend(here).is_ok_and(|own| own.facts().machine == facts.machine),
         agent: &agent,
     };
     let began = Instant::now();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| pass_on(&child, &over));
-        let outcome = run::run(&program, &options, &mut sink);
+        scope.spawn(|| pass_on(&child, &over, &stop));
+        let outcome = run::run(subject, &options, &mut sink);
         over.store(true, Ordering::SeqCst);
         outcome
     });
@@ -283,9 +315,17 @@ fn traced(args: &RunArgs) -> std::result::Result<std::result::Result<Outcome, u8
     Ok(Ok(outcome))
 }
 
+/// Tell the process that has started us where we listen.
+fn say(socket: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{socket}").and_then(|()| out.flush())
+}
+
 /// Signals from the terminal go to the program too, which decides. Those that are sent to us alone are passed on.
-fn pass_on(child: &AtomicU32, over: &AtomicBool) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+/// SIGUSR1 is for us.
+fn pass_on(child: &AtomicU32, over: &AtomicBool, stop: &Arc<AtomicBool>) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+    let _ = signal_hook::flag::register(SIGUSR1, stop.clone());
     let watched = |signal: i32| {
         let came = Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register(signal, came.clone());
@@ -343,6 +383,9 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
     let plural = if threads == 1 { "" } else { "s" };
     let lost = thousands(outcome.lost.0);
     note(&format!("{calls} calls in {:.2} s, {threads} thread{plural}; lost {lost}", took.as_secs_f64()));
+    if !args.trigger.is_empty() && !outcome.last {
+        note("no function that is recorded has a name of --trigger; valid: a name that `tramptool trace list` shows");
+    }
     if outcome.lost.1 > 0 {
         note(&format!("{} threads are recorded without callees, for want of memory", outcome.lost.1));
     }

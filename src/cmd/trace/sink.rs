@@ -45,14 +45,6 @@ impl<W: Write> ToFile<W> {
         (self.threads.len(), self.writer.bytes())
     }
 
-    /// Hand everything on.
-    ///
-    /// # Errors
-    /// The output has one.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
-
     fn clocks(&mut self, pid: u32, at: Moment) -> io::Result<()> {
         if at.monotonic < self.paired + OFTEN {
             return Ok(());
@@ -136,16 +128,21 @@ impl<W: Write + Send> Sink for ToFile<W> {
         self.writer.packed(pid, tid, serial, words)
     }
 
-    fn end(&mut self, pid: u32, status: ExitStatus, lost: u64, now: Option<Moment>) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+
+    fn end(&mut self, pid: u32, status: Option<ExitStatus>, lost: u64, now: Option<Moment>) -> io::Result<()> {
         if lost > 0 {
             self.writer.lost(&Lost { pid, tid: pid, records: lost, why: Why::Full })?;
         }
         self.paired = 0;
         now.map_or(Ok(()), |now| self.clocks(pid, now))?;
-        let status = match (status.code(), status.signal()) {
-            (Some(code), _) => Status::Exited(code),
-            (None, Some(signal)) => Status::Signalled(signal),
-            (None, None) => Status::Running,
+        let status = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(code), _)) => Status::Exited(code),
+            Some((None, Some(signal))) => Status::Signalled(signal),
+            Some((None, None)) => Status::Running,
+            None => Status::Unknown,
         };
         self.writer.end(&End { pid, status, ended: clock::monotonic() })
     }

@@ -259,6 +259,8 @@ pub enum Status {
     Signalled(i32),
     /// It runs another program.
     Executed,
+    /// Nobody told us how.
+    Unknown,
     /// It was still running when the recording ended.
     Running,
 }
