@@ -62,6 +62,8 @@ struct State {
     around: Option<Arc<Around>>,
     /// By the address of what is patched.
     attached: HashMap<u64, Attached>,
+    /// Functions whose object was unloaded: their trampolines serve again when it comes back to the same place.
+    unloaded: HashMap<u64, Attached>,
     /// The number of the hook that comes next.
     next: u64,
 }
@@ -391,7 +393,10 @@ impl State {
         }
         let mut attached = match self.attached.remove(&at) {
             Some(attached) => attached,
-            None => self.begin(function, process)?,
+            None => match self.unloaded.remove(&at).and_then(|before| before.again(function)) {
+                Some(again) => again,
+                None => self.begin(function, process)?,
+            },
         };
         let done = self.add(&mut attached, function, wanted, process);
         self.attached.insert(at, attached);
@@ -640,14 +645,15 @@ impl State {
     /// Forget functions whose object is not there any more, or was loaded again. Were there any?
     fn forget_unloaded(&mut self, writer: &Writer) -> bool {
         let (mappings, before) = (threads::mappings(), self.attached.len());
-        self.attached.retain(|at, attached| {
+        let gone = self.attached.extract_if(|at, attached| {
             let there = mappings.iter().find(|mapping| mapping.range.contains(at));
             // The path of a file that was deleted has more behind it.
             let same = there.is_some_and(|there| there.path.starts_with(&*attached.object.to_string_lossy()));
             let bytes = &attached.original.bytes;
             let again = || attached.site.untouched(writer).is_err() && writer.read(*at, bytes.len()) == *bytes;
-            same && !again()
+            !same || again()
         });
+        self.unloaded.extend(gone);
         self.attached.len() < before
     }
 
@@ -663,6 +669,16 @@ impl State {
 }
 
 impl Attached {
+    /// The same for a function that was loaded again, if nothing of it is another.
+    fn again(self, function: &Function) -> Option<Attached> {
+        let (entry, bytes) = (&function.entry, &self.original.bytes);
+        let text = objects::text(&function.name, &(entry.at..entry.at + entry.bytes.len() as u64)).ok()?;
+        let same = (&self.room, &self.object, &self.site.function) == (&entry.room, &function.object, &function.name);
+        let same = same && self.site.text == text && entry.bytes.starts_with(bytes);
+        let site = Site::new(&function.name, entry.at, text, self.original.clone());
+        same.then(|| Attached { site, users: Vec::new(), changed: false, ..self })
+    }
+
     /// The branch at the entry.
     fn near(&self) -> (u64, Branch) {
         (self.site.at, self.branch)

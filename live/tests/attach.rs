@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +163,7 @@ fn errors_say_what_to_do() {
 fn objects_are_unloaded_and_loaded_again() {
     for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
         let (mut functions, other) = (Functions::load(common::C, compiled), Functions::load(common::C, compiled));
-        let (live, calls) = (live(), Arc::new(AtomicU64::new(0)));
+        let (live, calls, mut originals) = (live(), Arc::new(AtomicU64::new(0)), HashMap::new());
         let attached = |functions: &Functions| {
             let f = live.function_at(functions.address("add")).unwrap();
             let calls = calls.clone();
@@ -173,6 +174,8 @@ fn objects_are_unloaded_and_loaded_again() {
         for n in 1..5 {
             let (hook, beside) = (attached(&functions), attached(&other));
             hook.enable().unwrap();
+            let original = originals.entry(functions.address("add")).or_insert(hook.original());
+            assert_eq!(*original, hook.original(), "in the same place, what was made for it serves again");
             let [first, second]: [Add; 2] = [functions.get("add"), other.get("add")];
             assert_eq!((first(1, 2), calls.load(Ordering::Relaxed)), (3, 2 * n - 1), "{compiled:?}");
             functions = functions.load_again();
