@@ -9,6 +9,7 @@ use crate::calls::{Entry, Exit};
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::live::{Hook, Live, Policy};
+use crate::record::{Event, Record, Recorder};
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
@@ -139,6 +140,93 @@ pub unsafe extern "C" fn tl_enable(hook: *const Hook) -> c_int {
 pub unsafe extern "C" fn tl_disable(hook: *const Hook) -> c_int {
     // SAFETY: the caller's promise.
     status(unsafe { &*hook }.disable())
+}
+
+/// Disable a hook for good.
+///
+/// # Safety
+/// The handle is one of these functions, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_detach(hook: *mut Hook) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(hook) });
+}
+
+/// Record the calls of functions.
+///
+/// # Safety
+/// There are so many handles of these functions, and as [`Live::record`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_record(functions: *const *const Function, n: usize, room: usize) -> *mut Recorder {
+    // SAFETY: the caller's promise.
+    let functions: Vec<Function> = (0..n).map(|n| unsafe { (**functions.add(n)).clone() }).collect();
+    // SAFETY: the caller's promise.
+    handle(live().and_then(|live| unsafe { live.record(&functions, room) }))
+}
+
+/// Enable a recorder's hooks.
+///
+/// # Safety
+/// The handle is one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_recorder_enable(recorder: *const Recorder) -> c_int {
+    // SAFETY: the caller's promise.
+    status(unsafe { &*recorder }.enable())
+}
+
+/// Disable a recorder's hooks.
+///
+/// # Safety
+/// The handle is one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_recorder_disable(recorder: *const Recorder) -> c_int {
+    // SAFETY: the caller's promise.
+    status(unsafe { &*recorder }.disable())
+}
+
+/// A record, for C.
+#[repr(C)]
+pub struct Recorded {
+    time: u64,
+    thread: u32,
+    function: u32,
+    returns: c_int,
+}
+
+/// Take records.
+///
+/// # Safety
+/// The handle is one of these functions, and `to` has room for so many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_recorder_take(recorder: *const Recorder, to: *mut Recorded, most: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let records = unsafe { &*recorder }.take(most);
+    for (n, Record { time, thread, function, event }) in records.iter().copied().enumerate() {
+        let record = Recorded { time, thread, function, returns: (event == Event::Return).into() };
+        // SAFETY: there are no more than the caller has room for.
+        unsafe { to.add(n).write(record) };
+    }
+    records.len()
+}
+
+/// How many records found no room.
+///
+/// # Safety
+/// The handle is one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_recorder_dropped(recorder: *const Recorder) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*recorder }.dropped()
+}
+
+/// Disable a recorder for good.
+///
+/// # Safety
+/// The handle is one of these functions, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_recorder_detach(recorder: *mut Recorder) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(recorder) });
 }
 
 /// The function without its hooks.

@@ -242,8 +242,20 @@ fn stack() -> &'static Stack {
     unsafe { &*stack }
 }
 
-fn this_thread() -> u32 {
+/// This thread, as the kernel counts them.
+pub fn this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Whether there is no such thread in this process any more. The program may want the error of a call of its own afterwards.
+pub fn has_ended(thread: u32) -> bool {
+    // SAFETY: signal 0 is none, and the number of the last error is this thread's.
+    unsafe {
+        let before = *libc::__errno_location();
+        let ended = libc::syscall(libc::SYS_tgkill, std::process::id(), thread, 0) != 0;
+        *libc::__errno_location() = before;
+        ended
+    }
 }
 
 /// All stacks that there are now.
@@ -262,8 +274,7 @@ fn taken() -> Option<*mut Stack> {
     let mut taken = None;
     for stack in stacks().filter(|stack| stack.pid.load(Ordering::Acquire) == pid) {
         let owner = stack.owner.load(Ordering::Acquire);
-        // SAFETY: signal 0 is none.
-        let ended = || owner == this || unsafe { libc::syscall(libc::SYS_tgkill, pid, owner, 0) } != 0;
+        let ended = || owner == this || has_ended(owner);
         let free = owner == 0;
         let swap = || stack.owner.compare_exchange(owner, this, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if (free && taken.is_some()) || !(free || ended()) || !swap() {

@@ -52,11 +52,6 @@ pub enum Error {
         /// The function.
         function: String,
     },
-    /// A function that is replaced has no handlers around it, and the other way round.
-    Taken {
-        /// The function.
-        function: String,
-    },
     /// The system does not do what this library needs.
     Missing {
         /// What, and what the system says.
@@ -128,11 +123,6 @@ impl fmt::Display for Error {
                     "{function}: no free memory for trampolines within the reach of a branch; valid: attach earlier"
                 )
             }
-            Error::Taken { function } => write!(
-                f,
-                "{function} is replaced already, or has handlers around it; valid: drop the other hook first, or handlers around \
-                 the replacement"
-            ),
             Error::Missing { what, remedy } => write!(f, "{what}; valid: {remedy}"),
             Error::Generator(error) => error.fmt(f),
         }

@@ -11,6 +11,7 @@ mod machine;
 mod memory;
 mod objects;
 mod patch;
+mod record;
 pub mod retour;
 mod signals;
 mod table;
@@ -24,6 +25,7 @@ pub use live::{Batch, Hook, Live, Policy};
 #[doc(hidden)]
 pub use patch::LeftOut;
 pub use patch::Notes;
+pub use record::{Event, Record, Recorder};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/live.md")]

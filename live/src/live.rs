@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +15,11 @@ use crate::calls::{self, Entry, Exit, Handlers, Hooked, aside};
 use crate::code::{Around, STUB};
 use crate::error::{Error, Result};
 use crate::function::{Function, Room as At};
-use crate::machine::MACHINE;
+use crate::machine::{self, MACHINE};
 use crate::memory::{Barrier, PAGE, Room, Writer, backend};
 use crate::objects::{self, Found, Objects};
 use crate::patch::{Change, Code, LeftOut, Notes, PATIENCE, Patcher, Site};
+use crate::record::{self, Event, Recorder};
 use crate::signals;
 use crate::threads::{self, How};
 
@@ -59,6 +62,8 @@ struct State {
     around: Option<Arc<Around>>,
     /// By the address of what is patched.
     attached: HashMap<u64, Attached>,
+    /// Functions whose object was unloaded: their trampolines serve again when it comes back to the same place.
+    unloaded: HashMap<u64, Attached>,
     /// The number of the hook that comes next.
     next: u64,
 }
@@ -76,6 +81,8 @@ struct Attached {
     resume: u64,
     /// The same, for whoever calls that address.
     callable: u64,
+    /// What handlers are around: the function, or what replaces it.
+    inner: Option<Turn>,
     /// The trampoline for handlers, once there was one.
     around: Option<(u64, &'static Hooked)>,
     /// In the order in which they came.
@@ -96,7 +103,32 @@ enum Does {
     /// Calls handlers around the function.
     Around(&'static Handlers),
     /// Goes there instead.
+    Replace(Replaced),
+}
+
+/// What a new user is to do.
+enum Wanted {
+    Around(&'static Handlers),
     Replace(u64),
+}
+
+/// Another function in its place.
+#[derive(Clone, Copy)]
+struct Replaced {
+    with: u64,
+    /// An address that leads there, and that the function's entry reaches.
+    near: u64,
+    /// What would be called without it.
+    below: u64,
+    /// Leads there, or past it while it is disabled.
+    turn: Turn,
+}
+
+/// Code that goes to an address which may change at any time.
+#[derive(Clone, Copy)]
+struct Turn {
+    at: u64,
+    to: &'static AtomicU64,
 }
 
 /// Something attached to a function. When it is dropped it is disabled, and nothing is freed: threads may still be in it.
@@ -184,10 +216,11 @@ impl Live {
     ) -> Result<Hook> {
         let handlers: &'static Handlers =
             Box::leak(Box::new(Handlers { entry: Box::new(entry), exit: Box::new(exit) }));
-        self.0.attach(function, Does::Around(handlers))
+        self.0.attach(function, Wanted::Around(handlers))
     }
 
-    /// Let `with` be called instead of a function. [`Hook::original`] is the function as it was. The hook is disabled at first.
+    /// Let `with` be called instead of a function. [`Hook::original`] is what would be called without it: what another hook replaces it
+    /// with that was attached before, or the function. Handlers are around all of them. The hook is disabled at first.
     ///
     /// # Safety
     /// * `with` is a function of the same prototype, and no caller knows more of the function than that: gcc's `-fipa-ra` does, of local
@@ -195,7 +228,21 @@ impl Live {
     /// * No process that shares the memory (`vfork`, `CLONE_VM`) executes the function, and nobody else patches it.
     #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
     pub unsafe fn replace(&self, function: &Function, with: *const ()) -> Result<Hook> {
-        self.0.attach(function, Does::Replace(with as u64))
+        self.0.attach(function, Wanted::Replace(with as u64))
+    }
+
+    /// Record the calls of functions, in memory of the threads that make them: room for so many records each, of 16 bytes. What finds
+    /// no room is dropped and counted. Nothing is recorded before it is enabled.
+    ///
+    /// # Safety
+    /// As [`Live::around`], of each function.
+    #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
+    pub unsafe fn record(&self, functions: &[Function], room: usize) -> Result<Recorder> {
+        Recorder::new(*self, functions, room, |function, n, buffers| {
+            let entry = move |_: &mut Entry| buffers.put(n, Event::Entry);
+            // SAFETY: the caller's promise is the same.
+            unsafe { self.around(function, entry, move |_| buffers.put(n, Event::Return)) }
+        })
     }
 
     /// Enable and disable hooks, all at once.
@@ -206,6 +253,11 @@ impl Live {
         let mut batch = Batch { wanted: Vec::new(), all: None };
         fill(&mut batch);
         self.0.with(|state| state.run(batch, &self.0.patcher, self.0.backend))
+    }
+
+    /// Run `then` while nobody else changes anything, and this thread is not reported.
+    pub(crate) fn alone<T>(&self, then: impl FnOnce() -> T) -> T {
+        self.0.with(|_| then())
     }
 
     /// How many calls no handler was told of, because a handler of the same thread was running.
@@ -267,7 +319,8 @@ impl Hook {
         })
     }
 
-    /// Calls the function without its hooks. It is there for ever.
+    /// Calls the function without its hooks; of one that replaces it, with those that were attached before and replace it too. It is
+    /// there for ever.
     pub fn original(&self) -> *const () {
         self.original as *const ()
     }
@@ -299,6 +352,7 @@ fn follow_forks() {
     }
     extern "C" fn in_child() {
         calls::forget_other_threads();
+        record::forget();
         drop(HELD.take());
     }
     calls::at_fork(before, in_parent, in_child);
@@ -317,9 +371,9 @@ impl Process {
         })
     }
 
-    fn attach(&'static self, function: &Function, does: Does) -> Result<Hook> {
+    fn attach(&'static self, function: &Function, wanted: Wanted) -> Result<Hook> {
         let at = function.entry.at;
-        let (number, original) = self.with(|state| state.attach(function, does, self))?;
+        let (number, original) = self.with(|state| state.attach(function, wanted, self))?;
         Ok(Hook { live: Live(self), at, number, original })
     }
 }
@@ -331,38 +385,51 @@ const MOVED: usize = 160;
 const TRIES: u32 = 64;
 
 impl State {
-    fn attach(&mut self, function: &Function, does: Does, process: &Process) -> Result<(u64, u64)> {
+    fn attach(&mut self, function: &Function, wanted: Wanted, process: &Process) -> Result<(u64, u64)> {
         let at = function.entry.at;
         let writer = &process.patcher.writer;
         if self.attached.get(&at).is_some_and(|attached| attached.site.untouched(writer).is_err()) {
             self.forget_unloaded(writer);
         }
-        if !self.attached.contains_key(&at) {
-            let attached = self.begin(function, process)?;
-            self.attached.insert(at, attached);
-        }
-        let untouched = self.attached.get(&at).map(|attached| attached.site.untouched(writer));
-        untouched.unwrap_or(Ok(()))?;
-        let taken = || Error::Taken { function: function.name.clone() };
-        let users = |state: &State| state.attached.get(&at).map(|a| a.users.iter().map(|u| u.does).collect::<Vec<_>>());
-        let users = users(self).unwrap_or_default();
-        let replaced = users.iter().any(|does| matches!(does, Does::Replace(_)));
-        if replaced || (matches!(does, Does::Replace(_)) && !users.is_empty()) {
-            return Err(taken());
-        }
-        let around = match does {
-            Does::Around(_) => Some(self.trampoline(function, process)?),
-            Does::Replace(_) => None,
+        let mut attached = match self.attached.remove(&at) {
+            Some(attached) => attached,
+            None => match self.unloaded.remove(&at).and_then(|before| before.again(function)) {
+                Some(again) => again,
+                None => self.begin(function, process)?,
+            },
         };
-        let does = match does {
-            Does::Replace(with) => Does::Replace(self.reach(function, with, process.backend)?),
-            around @ Does::Around(_) => around,
+        let done = self.add(&mut attached, function, wanted, process);
+        self.attached.insert(at, attached);
+        done
+    }
+
+    /// Add a user to a function. Gives its number, and the function without it.
+    fn add(
+        &mut self,
+        attached: &mut Attached,
+        function: &Function,
+        wanted: Wanted,
+        process: &Process,
+    ) -> Result<(u64, u64)> {
+        attached.site.untouched(&process.patcher.writer)?;
+        let (does, below) = match wanted {
+            Wanted::Around(handlers) => {
+                if attached.around.is_none() {
+                    attached.around = Some(self.trampoline(attached, function, process)?);
+                }
+                (Does::Around(handlers), attached.callable)
+            }
+            Wanted::Replace(with) => {
+                let below = attached.top();
+                let turn = self.turn(attached, below, process.backend)?;
+                let near = self.reach(attached, with, process.backend)?;
+                (Does::Replace(Replaced { with, near, below, turn }), below)
+            }
         };
         self.next += 1;
-        let (number, attached) = (self.next, self.attached.get_mut(&at).ok_or_else(taken)?);
-        attached.around = attached.around.or(around);
-        attached.users.push(User { number, enabled: false, does });
-        Ok((number, attached.callable))
+        attached.users.push(User { number: self.next, enabled: false, does });
+        attached.tell();
+        Ok((self.next, below))
     }
 
     /// What is known of a function before anything is attached to it.
@@ -388,6 +455,7 @@ impl State {
             branch,
             resume,
             callable,
+            inner: None,
             around: None,
             users: Vec::new(),
             changed: false,
@@ -444,12 +512,12 @@ impl State {
     }
 
     /// The trampoline of a function, which is made once.
-    fn trampoline(&mut self, function: &Function, process: &Process) -> Result<(u64, &'static Hooked)> {
-        let attached = self.attached.get(&function.entry.at);
-        let resume = attached.map(|attached| attached.resume).unwrap_or_default();
-        if let Some(made) = attached.and_then(|attached| attached.around) {
-            return Ok(made);
-        }
+    fn trampoline(
+        &mut self,
+        attached: &mut Attached,
+        function: &Function,
+        process: &Process,
+    ) -> Result<(u64, &'static Hooked)> {
         let around = match &function.prototype {
             Some(prototype) => Arc::new(Around::framed(prototype)?),
             None => match &self.around {
@@ -457,23 +525,34 @@ impl State {
                 None => self.around.insert(Arc::new(Around::in_place()?)).clone(),
             },
         };
-        let (at, backend) = (function.entry.at, process.backend);
-        let copy = |to: u64| around.copy(backend, to, resume);
-        let branch = attached.map_or(Branch::SiteJump, |attached| attached.branch);
-        let to = self.put(&function.name, (at, branch), around.len(), backend, &copy)?;
+        let backend = process.backend;
+        let inner = match attached.inner {
+            Some(inner) => inner,
+            None => *attached.inner.insert(self.turn(attached, attached.top(), backend)?),
+        };
+        let copy = |to: u64| around.copy(backend, to, inner.at);
+        let to = self.put(&function.name, attached.near(), around.len(), backend, &copy)?;
         let returns_to = around.describe(to)?;
-        let hooked = Hooked::new(&function.name, function.range.start, (resume, returns_to), around.layout);
+        let hooked = Hooked::new(&function.name, function.range.start, (inner.at, returns_to), around.layout);
         Ok((to, hooked))
     }
 
+    /// Code that goes there, and elsewhere when it is told.
+    fn turn(&mut self, attached: &Attached, to: u64, backend: &dyn Patch) -> Result<Turn> {
+        let to: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(to)));
+        let code = machine::turn(ptr::from_ref(to) as u64);
+        let at = self.put(&attached.site.function, attached.near(), STUB, backend, &|_| Ok(code.clone()))?;
+        Ok(Turn { at, to })
+    }
+
     /// An address that leads to `with` and that the function's entry reaches.
-    fn reach(&mut self, function: &Function, with: u64, backend: &dyn Patch) -> Result<u64> {
-        let at = function.entry.at;
-        let branch = self.attached.get(&at).map_or(Branch::SiteJump, |attached| attached.branch);
+    fn reach(&mut self, attached: &Attached, with: u64, backend: &dyn Patch) -> Result<u64> {
+        let (at, branch) = attached.near();
         if backend.branch(branch, at, with).is_ok() {
             return Ok(with);
         }
-        self.put(&function.name, (at, branch), STUB, backend, &|from| Ok(backend.branch(Branch::Far, from, with)?))
+        let far = |from| Ok(backend.branch(Branch::Far, from, with)?);
+        self.put(&attached.site.function, attached.near(), STUB, backend, &far)
     }
 
     /// Put code where this branch at `near` reaches it. It is made for the place.
@@ -566,14 +645,15 @@ impl State {
     /// Forget functions whose object is not there any more, or was loaded again. Were there any?
     fn forget_unloaded(&mut self, writer: &Writer) -> bool {
         let (mappings, before) = (threads::mappings(), self.attached.len());
-        self.attached.retain(|at, attached| {
+        let gone = self.attached.extract_if(|at, attached| {
             let there = mappings.iter().find(|mapping| mapping.range.contains(at));
             // The path of a file that was deleted has more behind it.
             let same = there.is_some_and(|there| there.path.starts_with(&*attached.object.to_string_lossy()));
             let bytes = &attached.original.bytes;
             let again = || attached.site.untouched(writer).is_err() && writer.read(*at, bytes.len()) == *bytes;
-            same && !again()
+            !same || again()
         });
+        self.unloaded.extend(gone);
         self.attached.len() < before
     }
 
@@ -589,26 +669,62 @@ impl State {
 }
 
 impl Attached {
-    fn enabled(&self) -> impl Iterator<Item = Does> {
-        self.users.iter().filter(|user| user.enabled).map(|user| user.does)
+    /// The same for a function that was loaded again, if nothing of it is another.
+    fn again(self, function: &Function) -> Option<Attached> {
+        let (entry, bytes) = (&function.entry, &self.original.bytes);
+        let text = objects::text(&function.name, &(entry.at..entry.at + entry.bytes.len() as u64)).ok()?;
+        let same = (&self.room, &self.object, &self.site.function) == (&entry.room, &function.object, &function.name);
+        let same = same && self.site.text == text && entry.bytes.starts_with(bytes);
+        let site = Site::new(&function.name, entry.at, text, self.original.clone());
+        same.then(|| Attached { site, users: Vec::new(), changed: false, ..self })
     }
 
-    /// Tell the trampoline whose handlers it has.
+    /// The branch at the entry.
+    fn near(&self) -> (u64, Branch) {
+        (self.site.at, self.branch)
+    }
+
+    /// What replaces the function, in the order in which it came.
+    fn replaced(&self) -> impl DoubleEndedIterator<Item = (&User, Replaced)> {
+        self.users.iter().filter_map(|user| match user.does {
+            Does::Around(_) => None,
+            Does::Replace(replaced) => Some((user, replaced)),
+        })
+    }
+
+    /// The function with all that replaces it, for whoever calls that address. Those that leave are passed by.
+    fn top(&self) -> u64 {
+        self.replaced().next_back().map_or(self.callable, |(_, replaced)| replaced.turn.at)
+    }
+
+    /// Tell the trampoline whose handlers it has, and calls on their way where they go.
     fn tell(&self) {
+        for (user, replaced) in self.replaced() {
+            let to = if user.enabled { replaced.with } else { replaced.below };
+            replaced.turn.to.store(to, Ordering::SeqCst);
+        }
+        if let Some(inner) = self.inner {
+            inner.to.store(self.top(), Ordering::SeqCst);
+        }
         let Some((_, hooked)) = self.around else { return };
-        let handlers = self.enabled().filter_map(|does| match does {
+        hooked.set(self.handlers().collect());
+    }
+
+    /// Those that are called, in the order in which they came.
+    fn handlers(&self) -> impl Iterator<Item = &'static Handlers> {
+        self.users.iter().filter(|user| user.enabled).filter_map(|user| match user.does {
             Does::Around(handlers) => Some(handlers),
             Does::Replace(_) => None,
-        });
-        hooked.set(handlers.collect());
+        })
     }
 
     /// What is to be at the entry, and where threads go on meanwhile.
     fn wanted(&self, backend: &dyn Patch) -> Result<(Code, u64)> {
-        let to = self.enabled().last().and_then(|does| match does {
-            Does::Around(_) => self.around.map(|(to, _)| to),
-            Does::Replace(with) => Some(with),
-        });
+        let instead = || self.replaced().rfind(|(user, _)| user.enabled).map(|(_, replaced)| replaced.near);
+        let to = match self.handlers().next() {
+            Some(_) => self.around.map(|(to, _)| to),
+            None => instead(),
+        };
         let at = self.site.at;
         if let (At::Trap, Some(to)) = (&self.room, to) {
             let rest = self.original.bytes.iter().skip(MACHINE.trap.len());

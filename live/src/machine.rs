@@ -51,6 +51,11 @@ mod row {
         guarded: None,
     };
 
+    pub fn turn(cell: u64) -> Vec<u8> {
+        // movabs $cell, %r11; jmp *(%r11)
+        [0x49, 0xbb].into_iter().chain(cell.to_le_bytes()).chain([0x41, 0xff, 0x23]).collect()
+    }
+
     pub fn pc(context: &mut ucontext_t) -> &mut i64 {
         &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
     }
@@ -80,6 +85,12 @@ mod row {
         in_place: &[],
         guarded: Some(("bt", 0x10)),
     };
+
+    pub fn turn(cell: u64) -> Vec<u8> {
+        // ldr x16, .+16; ldr x16, [x16]; br x16; nop
+        let code = [0x5800_0090_u32, 0xf940_0210, 0xd61f_0200, 0xd503_201f];
+        code.iter().flat_map(|word| word.to_le_bytes()).chain(cell.to_le_bytes()).collect()
+    }
 
     pub fn pc(context: &mut ucontext_t) -> &mut u64 {
         &mut context.uc_mcontext.pc
@@ -119,6 +130,12 @@ mod row {
         guarded: None,
     };
 
+    pub fn turn(cell: u64) -> Vec<u8> {
+        // auipc t1, 0; ld t1, 16(t1); ld t1, 0(t1); jr t1
+        let code = [0x0000_0317_u32, 0x0103_3303, 0x0003_3303, 0x0003_0067];
+        code.iter().flat_map(|word| word.to_le_bytes()).chain(cell.to_le_bytes()).collect()
+    }
+
     pub fn pc(context: &mut ucontext_t) -> &mut u64 {
         &mut context.uc_mcontext.__gregs[0]
     }
@@ -142,6 +159,11 @@ pub use row::MACHINE;
 /// Let instructions that were stored there be fetched.
 pub fn flush(at: u64, len: usize) {
     row::flush(at, len);
+}
+
+/// Code that goes to the address that this cell has then. It changes a register that calls between objects change.
+pub fn turn(cell: u64) -> Vec<u8> {
+    row::turn(cell)
 }
 
 /// The program counter of an interrupted thread.

@@ -326,9 +326,9 @@ impl Barrier {
         Ok(Barrier)
     }
 
-    /// Wait until all threads have passed it.
-    pub fn pass(&self) {
-        membarrier(SYNC_CORE);
+    /// Wait until all threads have passed it. False if the program has forbidden it to itself since.
+    pub fn pass(&self) -> bool {
+        membarrier(SYNC_CORE) == 0
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Change<'a> {
 /// What was done otherwise than asked, and works.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Notes {
-    /// Threads that have not answered, or may come back into code that was to change.
+    /// Threads that have not answered, or may come back into code that was to change; 0 if the process may not list them.
     pub unanswered: Vec<u32>,
     /// Functions that are hooked by a breakpoint for that reason, which is slower. The next batch tries again.
     pub trapped: Vec<String>,
@@ -189,10 +189,17 @@ impl Patcher {
             window.write_at_once(change.site.at + from as u64, word);
             change.site.now = change.to.clone();
         }
-        let unanswered = if others.is_empty() { Vec::new() } else { self.write_others(window, &mut others) };
-        self.barrier.pass();
+        let mut unanswered = if others.is_empty() { Vec::new() } else { self.write_others(window, &mut others) };
+        unanswered.extend(self.pass());
+        unanswered.sort_unstable();
+        unanswered.dedup();
         let trapped = others.iter().filter(|change| change.site.trapped).map(|change| change.site.function.clone());
         Notes { trapped: trapped.collect(), unanswered }
+    }
+
+    /// Let every thread fetch what was stored before. Whoever answers a signal has done so; those that do not are given.
+    fn pass(&self) -> Vec<u32> {
+        if self.barrier.pass() { Vec::new() } else { leave(Vec::new(), self.how) }
     }
 
     /// Breakpoints, a question, all but the first bytes, and these.
@@ -201,17 +208,18 @@ impl Patcher {
             window.write_at_once(change.site.at, MACHINE.trap);
             change.site.trapped = true;
         }
-        self.barrier.pass();
+        let mut unanswered = self.pass();
         let middles: Vec<Middle> = others.iter().filter(|change| change.asks()).map(|c| c.middle()).collect();
         let ask = !middles.is_empty() && !self.left_out.question;
-        let unanswered = if ask { leave(middles, self.how) } else { Vec::new() };
+        let passed = unanswered.is_empty();
+        unanswered.extend(if ask { leave(middles, self.how) } else { Vec::new() });
         let all = unanswered.is_empty();
-        let free = |change: &&mut &mut Change| all || !change.asks();
+        let free = |change: &&mut &mut Change| all || (passed && !change.asks());
         for change in others.iter_mut().filter(free) {
             let tail = change.to.bytes.get(change.first()..).unwrap_or_default();
             window.write(change.site.at + change.first() as u64, tail);
         }
-        self.barrier.pass();
+        unanswered.extend(self.pass());
         for change in others.iter_mut().filter(free) {
             let first = change.to.bytes.get(..change.first()).unwrap_or_default();
             window.write_at_once(change.site.at, first);

@@ -40,7 +40,7 @@ pub fn leave(mut middles: Vec<Middle>, how: How) -> Vec<u32> {
     loop {
         let question = Question { middles: middles.clone(), stacks: stacks(), memory: how.memory };
         let open = signals::asking(question, |question| all_asked(question, how, begun, &mut gone));
-        if open.is_empty() || begun.elapsed() >= how.patience {
+        if open.is_empty() || open.contains(&UNKNOWN) || begun.elapsed() >= how.patience {
             return open;
         }
         // Whoever is where it may come back from goes on meanwhile.
@@ -57,10 +57,14 @@ fn stacks() -> Vec<(u64, u64)> {
     all
 }
 
+/// Stands for threads that cannot be listed.
+const UNKNOWN: u32 = 0;
+
 /// The threads of this process but this one.
 fn threads() -> Vec<u32> {
     let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    let names = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let Ok(names) = fs::read_dir("/proc/self/task") else { return vec![UNKNOWN] };
+    let names = names.flatten();
     let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(|tid| *tid != this).collect()
 }
@@ -87,6 +91,9 @@ fn all_asked(question: &Question, how: How, begun: Instant, gone: &mut HashSet<u
     loop {
         let mut open: Vec<u32> = threads();
         open.retain(|tid| !gone.contains(tid));
+        if open.contains(&UNKNOWN) {
+            return open;
+        }
         let mut asked = false;
         for tid in open.iter().filter(|tid| !slots.contains_key(tid)).copied().collect::<Vec<_>>() {
             let slot = slots.len();

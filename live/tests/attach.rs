@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,9 +71,6 @@ fn around_and_instead(compiled: Compiled) {
     // SAFETY: the function without its hook.
     let original: Add = unsafe { std::mem::transmute(hook.original()) };
     assert_eq!((add(5, 7), original(5, 7)), (35, 12));
-    // SAFETY: nothing is attached.
-    let taken = unsafe { live.around(&f, |_| {}, |_| {}) };
-    assert!(matches!(taken, Err(Error::Taken { .. })));
     drop(hook);
     assert_eq!((add(5, 7), bytes(functions.address("add"))), (12, before));
 }
@@ -103,34 +101,6 @@ fn all_is_kept(compiled: Compiled) {
     live.batch(|batch| hooks.iter().for_each(|hook| batch.enable(hook))).unwrap();
     assert_eq!(call(), before);
     assert_eq!(calls.load(Ordering::Relaxed), 7007, "halves calls itself five times");
-}
-
-#[test]
-fn handlers_of_several_hooks_lie_in_each_other() {
-    use std::sync::Mutex;
-    let functions = Functions::load(common::C, Compiled::WithRoom);
-    let add: Add = functions.get("add");
-    let (live, seen) = (live(), Arc::new(Mutex::new(String::new())));
-    let f = live.function_at(functions.address("add")).unwrap().with_prototype("long add(long a, long b)");
-    let hooks = ["a", "b"].map(|name| {
-        let (at_entry, at_exit) = (seen.clone(), seen.clone());
-        // SAFETY: nothing is changed, and the prototype is that of the function.
-        let hook = unsafe {
-            live.around(
-                &f,
-                move |_| at_entry.lock().unwrap().push_str(name),
-                move |_| at_exit.lock().unwrap().push_str(&name.to_uppercase()),
-            )
-        };
-        hook.unwrap()
-    });
-    hooks.iter().for_each(|hook| drop(hook.enable().unwrap()));
-    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBA"));
-    let [first, second] = hooks;
-    drop(first);
-    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
-    drop(second);
-    assert_eq!((add(1, 2), seen.lock().unwrap().as_str()), (3, "abBAbB"));
 }
 
 /// Those that were left have no return, and those around them have theirs.
@@ -193,7 +163,7 @@ fn errors_say_what_to_do() {
 fn objects_are_unloaded_and_loaded_again() {
     for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
         let (mut functions, other) = (Functions::load(common::C, compiled), Functions::load(common::C, compiled));
-        let (live, calls) = (live(), Arc::new(AtomicU64::new(0)));
+        let (live, calls, mut originals) = (live(), Arc::new(AtomicU64::new(0)), HashMap::new());
         let attached = |functions: &Functions| {
             let f = live.function_at(functions.address("add")).unwrap();
             let calls = calls.clone();
@@ -204,6 +174,8 @@ fn objects_are_unloaded_and_loaded_again() {
         for n in 1..5 {
             let (hook, beside) = (attached(&functions), attached(&other));
             hook.enable().unwrap();
+            let original = originals.entry(functions.address("add")).or_insert(hook.original());
+            assert_eq!(*original, hook.original(), "in the same place, what was made for it serves again");
             let [first, second]: [Add; 2] = [functions.get("add"), other.get("add")];
             assert_eq!((first(1, 2), calls.load(Ordering::Relaxed)), (3, 2 * n - 1), "{compiled:?}");
             functions = functions.load_again();

@@ -44,6 +44,25 @@ int main(void)
 	CHECK(hook && add(1, 2) == 3);
 	CHECK(tl_enable(hook) == 0 && add(1, 2) == 102 && seen == 1);
 	CHECK(tl_disable(hook) == 0 && add(1, 2) == 3 && seen == 1);
-	CHECK(!tl_replace(f, (const void *)times));
+
+	struct tl_hook *instead = tl_replace(f, (const void *)times);
+	CHECK(instead && tl_enable(instead) == 0 && tl_enable(hook) == 0);
+	CHECK(add(2, 3) == 201 && seen == 3);
+	CHECK(((long (*)(long, long))tl_original(instead))(2, 3) == 5);
+	tl_detach(hook);
+	CHECK(add(2, 3) == 6);
+	tl_detach(instead);
+	CHECK(add(2, 3) == 5);
+
+	struct tl_recorded records[4];
+	struct tl_recorder *recorder = tl_record(&f, 1, 3);
+	CHECK(recorder && tl_recorder_enable(recorder) == 0);
+	CHECK(add(1, 1) == 2 && add(1, 2) == 3);
+	CHECK(tl_recorder_disable(recorder) == 0);
+	CHECK(tl_recorder_take(recorder, records, 2) == 2 && tl_recorder_dropped(recorder) == 1);
+	CHECK(!records[0].returns && records[1].returns && records[0].time <= records[1].time);
+	CHECK(records[0].thread == records[1].thread && records[0].function == 0);
+	CHECK(tl_recorder_take(recorder, records, 4) == 1);
+	tl_recorder_detach(recorder);
 	return 0;
 }
