@@ -333,17 +333,7 @@ impl Contract {
                 Clock::Stamp8 => format!("the CPU's clock ({}) or 0", self.facts.clock.0),
                 Clock::Word => self.convention.clock.unwrap_or_default().to_owned(),
             };
-            let whats: Vec<String> = recorder
-                .possible()
-                .map(|event| {
-                    let name = match event {
-                        Event::Entry => "entry",
-                        Event::Exit => "return",
-                        Event::Unwound => "exception",
-                    };
-                    format!("{:#x} ({name})", recorder.what(event))
-                })
-                .collect();
+            let whats = whats(recorder);
             text.push(format!(
                 "A record is 16 bytes: the time, which is {time}, then {}, stored last.",
                 whats.join(" or ")
@@ -499,18 +489,7 @@ impl Contract {
             let words = count(programs.live.stack.into(), "word");
             text.push((&[About::Body], format!("The function gets a copy of its {words} of stack arguments.")));
         }
-        let result = if programs.call_orig { programs.result.vectors } else { 0 };
-        let of = match (programs.live.vectors > 0, result > 0) {
-            (false, false) => return text,
-            (true, true) => "arguments and result",
-            (true, false) => "arguments",
-            (false, true) => "the result",
-        };
-        let what = match programs.live.saved_vectors() + programs.result.saved_vectors() {
-            0 => format!("They must use general registers only: vector registers of {of} are not saved."),
-            _ => format!("Preserves vector registers of {of}."),
-        };
-        text.push((&[About::Vectors], what));
+        text.extend(program_vectors(programs));
         text
     }
 
@@ -635,6 +614,37 @@ impl Contract {
     fn ranges(&self, set: RegSet) -> String {
         ranges(&self.reg_names(set))
     }
+}
+
+/// Of programs: what becomes of vector registers, where arguments or the result are in some.
+fn program_vectors(programs: &Programs) -> Option<Said> {
+    let result = if programs.call_orig { programs.result.vectors } else { 0 };
+    let of = match (programs.live.vectors > 0, result > 0) {
+        (false, false) => return None,
+        (true, true) => "arguments and result",
+        (true, false) => "arguments",
+        (false, true) => "the result",
+    };
+    let what = match programs.live.saved_vectors() + programs.result.saved_vectors() {
+        0 => format!("They must use general registers only: vector registers of {of} are not saved."),
+        _ => format!("Preserves vector registers of {of}."),
+    };
+    Some((&[About::Vectors], what))
+}
+
+/// The last words of records, and what they say.
+fn whats(recorder: Recorder) -> Vec<String> {
+    recorder
+        .possible()
+        .map(|event| {
+            let name = match event {
+                Event::Entry => "entry",
+                Event::Exit => "return",
+                Event::Unwound => "exception",
+            };
+            format!("{:#x} ({name})", recorder.what(event))
+        })
+        .collect()
 }
 
 /// So many of them.
