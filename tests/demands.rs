@@ -1,11 +1,14 @@
 //! Witnesses for the list of demands: the symbolic checker, which reads the list, and faults, which break it.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use codegen::ask::frame::Content;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::contract::demand::{Demand, Spot};
+use codegen::contract::sentences::About;
 use codegen::out::text::TextListing;
 use codegen::profile::target::Target;
 use tool::suite;
@@ -86,4 +89,64 @@ fn each_demand_is_broken_by_a_fault() {
     assert!(dead.is_empty(), "no fault breaks these demands:\n{}", dead.join("\n"));
     let stale: Vec<&str> = UNBROKEN.iter().zip(excused).filter(|(_, needed)| !needed).map(|(row, _)| row.1).collect();
     assert!(stale.is_empty(), "excuses that nothing needs: {stale:?}");
+}
+
+/// Demands that no sentence states, by the beginnings of their ids behind what handlers are given, and why.
+const UNSAID: &[(&str, &str)] = &[
+    ("Frame call1.slot:", "a handler's frame is a struct of the profile, or a table of its own: no sentence lists it"),
+    ("Frame call3.slot:", "as call1.slot"),
+    ("Frame function.sp", "the traced function goes on with the SP of its site, as of every patched site"),
+    (
+        "Arguments function.",
+        "only where it goes on, as the site's own call would: the sentence on how it arrives has the places",
+    ),
+    ("Context function.", "as Arguments"),
+    ("Arguments caller.", "of a sled: that every register is live says it, and the function goes on behind its call"),
+    ("Frame function.return-address", "as Arguments"),
+];
+
+/// Sentences that state no demand, by what they speak of, and why.
+const STATES_NOTHING: &[(About, &str)] = &[
+    (About::Arrival, "what holds before the trampoline runs is no promise of its own"),
+    (About::Record, "records are followed by the cursor, and no list has them"),
+    (About::Note, "what users must know"),
+    (About::Call, "a call without arguments"),
+    (About::Flags, "the registers and flags that are lost: what may have any value is no demand"),
+    (About::Alignment, "the size of the frame of one that calls nothing: no demand has it"),
+];
+
+/// Every demand is in a sentence of the contract, and every sentence states one: with each option of each profile.
+#[test]
+fn each_sentence_states_demands_and_each_demand_is_stated() {
+    let (mut unsaid, mut empty) = (BTreeMap::<String, String>::new(), BTreeMap::<String, String>::new());
+    let (mut needed, mut nothing) = (vec![false; UNSAID.len()], vec![false; STATES_NOTHING.len()]);
+    let mut stated = 0;
+    for target in tool::BACKENDS.iter().flat_map(|backend| common::targets(*backend)) {
+        for spec in suite::specs(&suite::trampolines(&target).unwrap()) {
+            let contract = Contract::of(&spec, &target).unwrap();
+            let sentences = contract.stating();
+            for sentence in sentences.iter().filter(|sentence| sentence.states.is_empty()) {
+                match STATES_NOTHING.iter().position(|(about, _)| sentence.about == [*about]) {
+                    Some(n) => nothing[n] = true,
+                    None => drop(empty.insert(sentence.text.clone(), format!("{} {}", target.facts.name, spec.name))),
+                }
+            }
+            let demands = contract.demands();
+            for demand in demands.iter().filter(|d| !sentences.iter().any(|s| s.states.contains(d))) {
+                let id = format!("{:?} {}", contract.kind.traits().gives, demand.id(&contract));
+                match UNSAID.iter().position(|(begin, _)| id.starts_with(begin)) {
+                    Some(n) => needed[n] = true,
+                    None => drop(unsaid.insert(id, format!("{} {}", target.facts.name, spec.name))),
+                }
+            }
+            stated += demands.len();
+        }
+    }
+    assert!(stated > 10_000, "{stated} demands");
+    assert!(empty.is_empty(), "these sentences state no demand: {empty:#?}");
+    assert!(unsaid.is_empty(), "no sentence states these demands: {unsaid:#?}");
+    let stale: Vec<&str> = UNSAID.iter().zip(needed).filter(|(_, needed)| !needed).map(|(row, _)| row.0).collect();
+    assert!(stale.is_empty(), "demands that need no excuse: {stale:?}");
+    let stale: Vec<About> = STATES_NOTHING.iter().zip(nothing).filter(|(_, n)| !n).map(|(row, _)| row.0).collect();
+    assert!(stale.is_empty(), "sentences that need no excuse: {stale:?}");
 }

@@ -5,7 +5,7 @@
 
 pub mod demand;
 mod manifest;
-mod sentences;
+pub mod sentences;
 pub mod stated;
 
 use serde::Serialize;

@@ -3,9 +3,86 @@
 use crate::ask::frame::{Content, Stores};
 use crate::ask::live::Live;
 use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
+use crate::contract::demand::{Called, Demand, Holds, Moment, Spot};
 use crate::contract::{Contract, Traced};
 use crate::profile::lsda::PERSONALITY;
-use crate::words::abi::RegSet;
+use crate::words::abi::{Reg, RegSet};
+use crate::words::step::ExitPath;
+use crate::words::term::{Root, Term};
+
+/// What a sentence of a contract speaks of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// How control comes to the trampoline. States no demand.
+    Arrival,
+    /// What the record has and where it lies. States no demand: the symbolic checker and the judge follow the cursor.
+    Record,
+    /// What users must know of the function or of its unwinding. States no demand.
+    Note,
+    /// What is called, with which arguments.
+    Call,
+    /// The call of the traced function: where its arguments and its stack are.
+    Body,
+    /// What lies in the frame when a handler is called.
+    Slots,
+    /// What a handler's store to the frame changes.
+    Stores,
+    /// The way out, and the address that it leads to.
+    Way(ExitPath),
+    /// General registers that have their value again.
+    Registers,
+    /// The flags.
+    Flags,
+    /// Vector registers that have their value again.
+    Vectors,
+    /// SP at the calls.
+    Alignment,
+}
+
+impl About {
+    /// Is the demand one of those that a sentence about this states?
+    fn states(self, demand: &Demand, contract: &Contract) -> bool {
+        let Demand { moment, spot, holds } = demand;
+        let body = matches!(moment, Moment::Call(n) if contract.calls().get(*n) == Some(&Called::Body));
+        let handler = matches!(moment, Moment::Call(_)) && !body;
+        let aligned = matches!(holds, Holds::Multiple(_));
+        match self {
+            About::Arrival | About::Record | About::Note => false,
+            About::Call => {
+                handler && matches!(spot, Spot::Reg(_) | Spot::Vector(_) | Spot::Pointee(_) | Spot::StackArgument(_))
+            }
+            About::Body => body && !aligned && matches!(spot, Spot::Sp | Spot::StackArgument(_)),
+            About::Slots => handler && matches!(spot, Spot::Slot(_)),
+            About::Stores => match holds {
+                Holds::Is(term) if !handler => contract.stored().contains(term),
+                _ => false,
+            },
+            About::Way(way) => {
+                let named = matches!(spot, Spot::Next | Spot::ReturnAddress | Spot::Pc | Spot::ParentIp);
+                let link = contract.facts.abi.link.is_some_and(|link| *spot == Spot::Reg(link));
+                *moment == Moment::Leave(way) && (named || link || *spot == Spot::Sp)
+            }
+            About::Registers => !handler && matches!(spot, Spot::Reg(_)),
+            About::Flags => !handler && *spot == Spot::Flags,
+            About::Vectors => !handler && matches!(spot, Spot::Vector(_)),
+            About::Alignment => aligned,
+        }
+    }
+}
+
+/// A sentence of a contract.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sentence {
+    /// The text.
+    pub text: String,
+    /// What it speaks of.
+    pub about: &'static [About],
+    /// The demands that it states, of those in [`Contract::demands`].
+    pub states: Vec<Demand>,
+}
+
+/// A sentence before its demands are looked up.
+type Said = (&'static [About], String);
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
@@ -23,55 +100,83 @@ fn pair_sentence(clock: Clock) -> &'static str {
 }
 
 /// Of the shadow stack: what lies there, and what happens without room or without an entry.
-fn shadow_sentences(words: &str) -> [String; 4] {
+fn shadow_sentences(words: &str) -> [Said; 4] {
+    let way =
+        format!("If that is not below the word at {words}_SHADOW_LIMIT, the function runs as if it were not traced.");
+    let lies = format!(
+        "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {words}_SHADOW says."
+    );
+    let others = "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: a trampoline that comes to that one stops.";
     [
-        format!(
-            "While the function runs, parent_ip is on the thread's shadow stack, and behind it sp as it is when the function has returned: 16 bytes where the word at {words}_SHADOW says."
-        ),
-        format!("If that is not below the word at {words}_SHADOW_LIMIT, the function runs as if it were not traced."),
-        "At the return, entries above the one with its sp are of functions that did not return. Below all others lies one whose sp is 0: a trampoline that comes to that one stops."
-            .to_owned(),
-        "The function finds its stack arguments in place. Unwinding stops here.".to_owned(),
+        (&[About::Record], lies),
+        (&[About::Way(ExitPath::Function)], way),
+        (&[About::Record], others.to_owned()),
+        (&[About::Body], "The function finds its stack arguments in place. Unwinding stops here.".to_owned()),
     ]
 }
+
+/// Of what is called and says where it goes on.
+const CALL_AND_PARENT: &[About] = &[About::Call, About::Way(ExitPath::Parent), About::Vectors];
+
+/// Of what is called and may use the registers that a sentence says.
+const CALL_AND_VECTORS: &[About] = &[About::Call, About::Vectors];
 
 impl Contract {
     /// The contract in sentences, for a comment above the function.
     pub fn sentences(&self) -> Vec<String> {
-        let mut text = match self.kind {
+        self.said().into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The same sentences, each with the demands that it states.
+    pub fn stating(&self) -> Vec<Sentence> {
+        let demands = self.demands();
+        let of = |(about, text): Said| {
+            let states = demands.iter().filter(|demand| about.iter().any(|about| about.states(demand, self)));
+            Sentence { states: states.cloned().collect(), text, about }
+        };
+        self.said().into_iter().map(of).collect()
+    }
+
+    fn said(&self) -> Vec<Said> {
+        let arrives: Said = (&[About::Arrival], self.convention.site.arrives.to_owned());
+        let returned: Said = (&[About::Arrival], self.convention.exit.arrives.to_owned());
+        let mut text: Vec<Said> = match self.kind {
             Kind::Stub | Kind::StubGraph => {
-                let typed = self.type_before.map(|bytes| {
-                    format!(
-                        "Who calls it through a pointer finds its type, a word of 4 bytes, {bytes} bytes before it."
+                let typed = self.type_before.map(|bytes| -> Said {
+                    (
+                        &[About::Note],
+                        format!(
+                            "Who calls it through a pointer finds its type, a word of 4 bytes, {bytes} bytes before it."
+                        ),
                     )
                 });
                 let what = "A C function that does nothing: what a call slot calls until a callback is attached.";
-                return [what.to_owned()].into_iter().chain(typed).collect();
+                let does: Said = (&[About::Way(ExitPath::Caller), About::Registers, About::Vectors], what.to_owned());
+                return [does].into_iter().chain(typed).collect();
             }
             Kind::StubDirect => {
-                return vec![
-                    self.convention.site.arrives.to_owned(),
-                    "Returns to the traced function at once. Preserves every live register.".to_owned(),
-                ];
+                let does = "Returns to the traced function at once. Preserves every live register.";
+                let about = &[About::Way(ExitPath::Function), About::Registers, About::Flags, About::Vectors];
+                return vec![arrives, (about, does.to_owned())];
             }
             Kind::Entry(_) => self.entry_sentences(),
             Kind::Return => vec![
-                self.convention.exit.arrives.to_owned(),
-                format!("Calls {}(fregs), which returns the address to continue at.", self.callee),
-                "Reloads the result registers from fregs: a handler can change them.".to_owned(),
+                returned,
+                (CALL_AND_PARENT, format!("Calls {}(fregs), which returns the address to continue at.", self.callee)),
+                (&[About::Stores], "Reloads the result registers from fregs: a handler can change them.".to_owned()),
             ],
             Kind::Rethook => vec![
-                self.convention.exit.arrives.to_owned(),
-                format!("Calls {}(regs), which returns the address to continue at.", self.callee),
-                "Reloads every register from regs: a handler can change them.".to_owned(),
+                returned,
+                (CALL_AND_PARENT, format!("Calls {}(regs), which returns the address to continue at.", self.callee)),
+                (&[About::Stores], "Reloads every register from regs: a handler can change them.".to_owned()),
             ],
             Kind::Around(around) => self.around_sentences(around),
             Kind::Programs(programs) => self.program_sentences(&programs),
             Kind::Record(recorder) => self.record_sentences(recorder),
             Kind::Direct(direct) => self.direct_sentences(direct),
             Kind::Sled => vec![
-                "Called in the middle of a function: every register is live.".to_owned(),
-                format!("Calls {}.", self.callee),
+                (&[About::Arrival], "Called in the middle of a function: every register is live.".to_owned()),
+                (&[About::Call], format!("Calls {}.", self.callee)),
             ],
         };
         text.extend(self.vectors());
@@ -79,10 +184,10 @@ impl Contract {
         text
     }
 
-    fn entry_sentences(&self) -> Vec<String> {
-        let mut text = vec![
-            self.convention.site.arrives.to_owned(),
-            format!("Calls {}, which {}.", self.convention.callback.prototype, self.handlers()),
+    fn entry_sentences(&self) -> Vec<Said> {
+        let mut text: Vec<Said> = vec![
+            (&[About::Arrival], self.convention.site.arrives.to_owned()),
+            (CALL_AND_VECTORS, format!("Calls {}, which {}.", self.convention.callback.prototype, self.handlers())),
         ];
         let written = || self.frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
         let member = |content| written().find(|f| f.content == content).map(|f| f.member);
@@ -92,31 +197,39 @@ impl Contract {
             Content::Reg(reg) => Some(reg),
             _ => None,
         });
-        text.push(format!(
-            "func can change {} and the slots of {}: the trampoline reloads them.",
-            members.join(", "),
-            self.ranges(RegSet::of(&registers.collect::<Vec<_>>()))
+        text.push((
+            &[About::Stores],
+            format!(
+                "func can change {} and the slots of {}: the trampoline reloads them.",
+                members.join(", "),
+                self.ranges(RegSet::of(&registers.collect::<Vec<_>>()))
+            ),
         ));
         if let Some(cell) = self.frame.fields.iter().find(|f| f.content == Content::Direct) {
             text.push(if self.direct {
                 let lost = self.reg_names(self.direct_lost).join(" ");
                 let lost = if lost.is_empty() { lost } else { format!(", except for {lost}") };
-                format!(
+                let what = format!(
                     "If func stores an address to {}, goes to that direct trampoline as if the site had called it{lost}.",
                     cell.member
-                )
+                );
+                (&[About::Way(ExitPath::Direct)], what)
             } else {
-                format!("A store to {} has no effect.", cell.member)
+                (&[About::Note], format!("A store to {} has no effect.", cell.member))
             });
         }
         if self.direct_jumps {
-            text.push(
+            text.push((
+                &[About::Way(ExitPath::DirectJump)],
                 "If bit 0 of the address is set, goes there as if the site had jumped: with parent_ip, without pc."
                     .to_owned(),
-            );
+            ));
         }
         if self.early_direct {
-            text.push("If op->direct_call is set, goes there first, with all registers as at the site.".to_owned());
+            text.push((
+                &[About::Way(ExitPath::EarlyDirect)],
+                "If op->direct_call is set, goes there first, with all registers as at the site.".to_owned(),
+            ));
         }
         text
     }
@@ -136,7 +249,7 @@ impl Contract {
         if self.traced.as_ref().is_some_and(|traced| traced.signed) { "from its start" } else { "behind its site" }
     }
 
-    fn around_sentences(&self, around: Around) -> Vec<String> {
+    fn around_sentences(&self, around: Around) -> Vec<Said> {
         let (function, exit) = self.traced.as_ref().map_or(("", ""), |t| (&t.function, &t.exit));
         let (entry_gets, exit_gets) = match around.form {
             Form::Fregs | Form::Shadow => {
@@ -170,11 +283,21 @@ impl Contract {
             _ => "The function must not have stack arguments: its caller's stack is one frame higher than it expects.",
         };
         vec![
-            self.site_jumps(),
-            format!("Calls {}{entry_gets}, then {function} {}, then {exit}{exit_gets}.", self.callee, self.goes_on()),
-            handlers,
-            stores.to_owned(),
-            stack.to_owned(),
+            (&[About::Arrival], self.site_jumps()),
+            (
+                &[About::Call, About::Way(ExitPath::Parent)],
+                format!(
+                    "Calls {}{entry_gets}, then {function} {}, then {exit}{exit_gets}.",
+                    self.callee,
+                    self.goes_on()
+                ),
+            ),
+            (&[About::Vectors], handlers),
+            (
+                if around.form == Form::Frame { &[About::Way(ExitPath::Parent)] } else { &[About::Stores] },
+                stores.to_owned(),
+            ),
+            (if around.form == Form::Shadow { &[About::Body] } else { &[About::Note] }, stack.to_owned()),
         ]
     }
 
@@ -186,17 +309,23 @@ impl Contract {
         }
     }
 
-    fn record_sentences(&self, recorder: Recorder) -> Vec<String> {
+    fn record_sentences(&self, recorder: Recorder) -> Vec<Said> {
         let function = self.traced.as_ref().map_or("", |t| &t.function);
         let words = &self.place_of_words();
-        let (mut text, place) = (vec![self.site_jumps()], self.goes_on());
-        text.push(match recorder.events {
+        let place = self.goes_on();
+        let does = match recorder.events {
             Events::Count => {
                 format!("Adds 1 to the word at {words}_COUNT in one instruction, then goes to {function} {place}.")
             }
             Events::Entry => format!("Records the entry, then goes to {function} {place}."),
             Events::Both => format!("Records the entry, calls {function} {place}, records the return."),
-        });
+        };
+        let way: &[About] = match recorder.events {
+            Events::Both => &[About::Way(ExitPath::Parent)],
+            _ => &[About::Way(ExitPath::Function)],
+        };
+        let mut said: Vec<Said> = vec![(&[About::Arrival], self.site_jumps()), (way, does)];
+        let mut text = Vec::new();
         if recorder.events != Events::Count {
             let time = match recorder.clock {
                 Clock::None => "0".to_owned(),
@@ -204,17 +333,7 @@ impl Contract {
                 Clock::Stamp8 => format!("the CPU's clock ({}) or 0", self.facts.clock.0),
                 Clock::Word => self.convention.clock.unwrap_or_default().to_owned(),
             };
-            let whats: Vec<String> = recorder
-                .possible()
-                .map(|event| {
-                    let name = match event {
-                        Event::Entry => "entry",
-                        Event::Exit => "return",
-                        Event::Unwound => "exception",
-                    };
-                    format!("{:#x} ({name})", recorder.what(event))
-                })
-                .collect();
+            let whats = whats(recorder);
             text.push(format!(
                 "A record is 16 bytes: the time, which is {time}, then {}, stored last.",
                 whats.join(" or ")
@@ -253,20 +372,20 @@ impl Contract {
             ));
         }
         text.extend((!self.tls.is_empty()).then(|| format!("{} is a thread-local variable.", self.tls)));
-        text.push("Touches no vector register.".to_owned());
-        text.extend(recorder.keeps_all.then(|| ALL_KEPT.to_owned()));
+        said.extend(text.into_iter().map(|text| -> Said { (&[About::Record], text) }));
+        said.push((&[About::Vectors], "Touches no vector register.".to_owned()));
+        said.extend(recorder.keeps_all.then(|| -> Said { (&[About::Registers], ALL_KEPT.to_owned()) }));
         if recorder.shadow {
-            text.extend(shadow_sentences(words));
+            said.extend(shadow_sentences(words));
         } else if recorder.events == Events::Both {
-            text.push(
-                "The function must not have stack arguments: its caller's stack is one frame higher than it expects."
-                    .to_owned(),
-            );
+            let what =
+                "The function must not have stack arguments: its caller's stack is one frame higher than it expects.";
+            said.push((&[About::Note], what.to_owned()));
         }
-        text
+        said
     }
 
-    fn direct_sentences(&self, direct: Direct) -> Vec<String> {
+    fn direct_sentences(&self, direct: Direct) -> Vec<Said> {
         let args = match (direct.live, direct.ip, direct.args) {
             (Some(_), ..) => "as the traced function was called".to_owned(),
             (None, false, 0) => "without arguments".to_owned(),
@@ -274,31 +393,33 @@ impl Contract {
             (None, true, 0) => "with the traced function's ip".to_owned(),
             (None, true, n) => format!("with the traced function's ip, then its {}", first(n)),
         };
-        let mut text = vec![
-            if direct.jumped { SITE_JUMPS } else { self.convention.site.arrives }.to_owned(),
-            format!("Calls {} {args}.", self.callee),
+        let mut text: Vec<Said> = vec![
+            (&[About::Arrival], if direct.jumped { SITE_JUMPS } else { self.convention.site.arrives }.to_owned()),
+            (&[About::Call], format!("Calls {} {args}.", self.callee)),
             match direct.live {
                 Some(Live { stack: n @ 1.., .. }) => {
                     let (words, are) = (count(n.into(), "word"), if n == 1 { "is" } else { "are" });
-                    format!("Its {words} of stack arguments {are} a copy. Its result is ignored.")
+                    (&[About::Call], format!("Its {words} of stack arguments {are} a copy. Its result is ignored."))
                 }
-                Some(_) => "Its result is ignored.".to_owned(),
-                None => format!("It {}. Its result is ignored.", self.handlers()),
+                Some(_) => (&[About::Note], "Its result is ignored.".to_owned()),
+                None => (&[About::Vectors], format!("It {}. Its result is ignored.", self.handlers())),
             },
         ];
         if let (true, Some(traced)) = (direct.jumped, &self.traced) {
-            text.push(format!("Then jumps to {} behind its site, which returns to its caller.", traced.function));
+            let what = format!("Then jumps to {} behind its site, which returns to its caller.", traced.function);
+            text.push((&[About::Way(ExitPath::Function)], what));
         }
         if let Some(live @ Live { vectors: 1.., .. }) = direct.live {
-            text.push(match live.saved_vectors() {
+            let what = match live.saved_vectors() {
                 0 => "It must use general registers only: vector arguments are not saved.".to_owned(),
                 n => format!("Preserves {}.", count(n.into(), "vector argument register")),
-            });
+            };
+            text.push((&[About::Call, About::Vectors], what));
         }
         text
     }
 
-    fn program_sentences(&self, programs: &Programs) -> Vec<String> {
+    fn program_sentences(&self, programs: &Programs) -> Vec<Said> {
         let called = |attach| {
             let names = self.programs.iter().filter(|p| p.attach == attach).map(|p| &*p.symbol);
             names.collect::<Vec<_>>().join(", ")
@@ -306,100 +427,101 @@ impl Contract {
         let function = self.traced.as_ref().map_or("", |t| &t.function);
         let [before, around, instead, after] =
             [Attach::Fentry, Attach::Fsession, Attach::FmodRet, Attach::Fexit].map(called);
-        let mut text = vec![
-            match (programs.call_orig, programs.skip_frame) {
-                (true, false) => SITE_JUMPS,
-                (true, true) => {
-                    "The site calls. The trampoline drops that return address, so its own return is mispredicted once."
-                }
-                (false, _) => self.convention.site.arrives,
+        let arrival = match (programs.call_orig, programs.skip_frame) {
+            (true, false) => SITE_JUMPS,
+            (true, true) => {
+                "The site calls. The trampoline drops that return address, so its own return is mispredicted once."
             }
-            .to_owned(),
-        ];
-        let mut order = Vec::new();
+            (false, _) => self.convention.site.arrives,
+        };
+        let mut text: Vec<Said> = vec![(&[About::Arrival], arrival.to_owned())];
         if !before.is_empty() {
-            order.push(format!("Calls {before}."));
+            text.push((&[About::Call], format!("Calls {before}.")));
         }
         if !around.is_empty() {
-            order.push(format!("Calls {around}."));
+            text.push((&[About::Call], format!("Calls {around}.")));
         }
         if !instead.is_empty() {
-            order.push(format!(
-                "Calls {instead}. The first that does not return 0 gives the result, and {function} is skipped."
+            text.push((
+                &[About::Call, About::Way(ExitPath::Skipped)],
+                format!(
+                    "Calls {instead}. The first that does not return 0 gives the result, and {function} is skipped."
+                ),
             ));
         }
         if programs.call_orig {
-            order.push(format!("Calls {function} behind its site."));
+            text.push((&[About::Way(ExitPath::Parent)], format!("Calls {function} behind its site.")));
         }
         if !around.is_empty() {
-            order.push(format!("Calls {around}."));
+            text.push((&[About::Call], format!("Calls {around}.")));
         }
         if !after.is_empty() {
-            order.push(format!("Calls {after}."));
+            text.push((&[About::Call], format!("Calls {after}.")));
         }
-        text.extend(order);
         let words = count(programs.words.iter().flatten().count(), "word");
         let ip = if programs.ip_arg { ", before that is ip" } else { "" };
         let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
             true => ("", ""),
             false => (", then the result", " and the result"),
         };
-        text.push(format!(
+        text.push((&[About::Call, About::Slots], format!(
             "Each gets (context, cookie). The context is {words} of arguments{behind}. Before it is their number{ip}."
+        )));
+        text.push((
+            &[About::Stores],
+            format!("They can change the words of register arguments{and}: the trampoline reloads them."),
         ));
-        text.push(format!("They can change the words of register arguments{and}: the trampoline reloads them."));
         if !around.is_empty() {
-            text.push(format!(
+            text.push((&[About::Slots], format!(
                 "For {around}, bits 8 to 15 of that number give the place of its own word, in words before the context. That \
                  word is 0 at first. Bit 63 is set after the function."
-            ));
+            )));
         }
         if let Some(counted) = programs.tail_call {
             let name = self.facts.abi.name(counted.reg);
             let back = if counted.returned { " and back to its caller" } else { "" };
-            text.push(format!("Passes the tail call counter, in {name}, to the function{back}."));
+            text.push((
+                &[About::Registers],
+                format!("Passes the tail call counter, in {name}, to the function{back}."),
+            ));
         }
         if programs.call_orig && programs.live.stack > 0 {
             let words = count(programs.live.stack.into(), "word");
-            text.push(format!("The function gets a copy of its {words} of stack arguments."));
+            text.push((&[About::Body], format!("The function gets a copy of its {words} of stack arguments.")));
         }
-        let result = if programs.call_orig { programs.result.vectors } else { 0 };
-        let of = match (programs.live.vectors > 0, result > 0) {
-            (false, false) => return text,
-            (true, true) => "arguments and result",
-            (true, false) => "arguments",
-            (false, true) => "the result",
-        };
-        text.push(match programs.live.saved_vectors() + programs.result.saved_vectors() {
-            0 => format!("They must use general registers only: vector registers of {of} are not saved."),
-            _ => format!("Preserves vector registers of {of}."),
-        });
+        text.extend(program_vectors(programs));
         text
     }
 
     /// Of a trampoline that calls the traced function: what has its value again when that begins, and when it returns.
-    fn state_around_function(&self) -> Vec<String> {
+    fn state_around_function(&self) -> Vec<Said> {
         let abi = &self.facts.abi;
         let result = self.kind.programs().map(|programs| programs.result);
-        let registers = self.ranges(self.results());
+        let registers = self.ranges(self.demanded(Root::Body));
         let results = match (result.is_some_and(|result| result.vectors > 0), registers.is_empty()) {
             (false, _) => registers,
             (true, true) => "vector registers".to_owned(),
             (true, false) => registers + ", vector registers",
         };
         vec![
-            format!(
-                "Preserved at the function's entry: {}, and the callee-saved registers{}. At its return: {}, and the callee-saved registers.",
-                or_none(&self.ranges(self.kept_beyond_c())),
-                if self.kind.is_shadow() { String::new() } else { format!(" except {}", abi.name(abi.fp)) },
-                or_none(&results)
+            (
+                &[About::Registers, About::Vectors],
+                format!(
+                    "Preserved at the function's entry: {}, and the callee-saved registers{}. At its return: {}, and the callee-saved registers.",
+                    or_none(&self.ranges(self.kept_beyond_c())),
+                    if self.kind.is_shadow() { String::new() } else { format!(" except {}", abi.name(abi.fp)) },
+                    or_none(&results)
+                ),
             ),
-            format!("Frame: {} bytes; sp is {}-byte aligned at the calls.", self.frame.size, self.stack_align),
+            (
+                &[About::Alignment],
+                format!("Frame: {} bytes; sp is {}-byte aligned at the calls.", self.frame.size, self.stack_align),
+            ),
         ]
     }
 
     /// What has its value again behind the site, or when the parent goes on.
-    fn state_behind_site(&self) -> Vec<String> {
+    fn state_behind_site(&self) -> Vec<Said> {
         let facts = self.facts;
         let flags = match (facts.flags.is_empty(), self.flags_kept) {
             (true, _) => String::new(),
@@ -411,13 +533,19 @@ impl Contract {
         let above = self.kind != Kind::Rethook && self.frame.find(Content::Flags).is_some();
         let size = self.frame.size + if above { 8 } else { 0 };
         vec![
-            format!(
-                "Preserved: {}, and the callee-saved registers ({}).",
-                or_none(&self.ranges(self.kept_beyond_c())),
-                self.ranges(facts.abi.callee_saved)
+            (
+                &[About::Registers],
+                format!(
+                    "Preserved: {}, and the callee-saved registers ({}).",
+                    or_none(&self.ranges(self.kept_beyond_c())),
+                    self.ranges(facts.abi.callee_saved)
+                ),
             ),
-            format!("Clobbered: {}.{flags}", or_none(&self.ranges(self.clobbered))),
-            format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align),
+            (&[About::Flags], format!("Clobbered: {}.{flags}", or_none(&self.ranges(self.clobbered)))),
+            (
+                &[About::Alignment],
+                format!("Frame: {size} bytes; sp is {}-byte aligned at the call, {site}.", self.stack_align),
+            ),
         ]
     }
 
@@ -439,23 +567,84 @@ impl Contract {
     }
 
     /// The vector registers that are saved without a prototype.
-    fn vectors(&self) -> Option<String> {
+    fn vectors(&self) -> Option<Said> {
         let of = match (self.kind.returned_to(), self.kind.calls_body()) {
             _ if self.vectors_kept == 0 || self.kind.is_sled() => return None,
             (true, _) => "results, whatever the handler uses",
             (_, true) => "arguments, and at the return those that carry results",
             _ => "arguments",
         };
-        Some(format!("Preserves the vector registers that carry {of}."))
+        Some((&[About::Vectors], format!("Preserves the vector registers that carry {of}.")))
+    }
+
+    /// The demanded values that a handler's store to its frame changes.
+    fn stored(&self) -> Vec<Term> {
+        let root = |content| match content {
+            Content::Pc => Some(Root::Pc),
+            Content::ParentIp => Some(Root::ParentIp),
+            Content::Flags => Some(Root::Flags),
+            Content::Reg(reg) => Some(Root::Reg(reg)),
+            Content::Result(reg) => Some(Root::Body(reg)),
+            _ => None,
+        };
+        let fields = self.frame.fields.iter().filter(|field| field.stores == Stores::TakeEffect);
+        fields.filter_map(|field| root(field.content).map(Term::from)).collect()
     }
 
     fn kept_beyond_c(&self) -> RegSet {
-        self.kept.minus(self.convention.site.c_keeps(&self.facts.abi))
+        self.demanded(Root::Reg).minus(self.convention.site.c_keeps(&self.facts.abi))
+    }
+
+    /// The general registers that are demanded with their own value of this kind, where the traced function goes on or is
+    /// called, or on the way out of one that calls it.
+    fn demanded(&self, root: fn(Reg) -> Root) -> RegSet {
+        let regs = self.demands().into_iter().filter_map(|demand| {
+            let Demand { moment, spot: Spot::Reg(reg), holds: Holds::Is(term) } = demand else { return None };
+            let there = match moment {
+                Moment::Call(n) => self.calls().get(n) == Some(&Called::Body),
+                Moment::Leave(way) => {
+                    way == self.kind.traits().leaves && (!self.kind.calls_body() || root(reg) == Root::Body(reg))
+                }
+            };
+            (there && term == root(reg).into()).then_some(reg)
+        });
+        RegSet::of(&regs.collect::<Vec<_>>())
     }
 
     fn ranges(&self, set: RegSet) -> String {
         ranges(&self.reg_names(set))
     }
+}
+
+/// Of programs: what becomes of vector registers, where arguments or the result are in some.
+fn program_vectors(programs: &Programs) -> Option<Said> {
+    let result = if programs.call_orig { programs.result.vectors } else { 0 };
+    let of = match (programs.live.vectors > 0, result > 0) {
+        (false, false) => return None,
+        (true, true) => "arguments and result",
+        (true, false) => "arguments",
+        (false, true) => "the result",
+    };
+    let what = match programs.live.saved_vectors() + programs.result.saved_vectors() {
+        0 => format!("They must use general registers only: vector registers of {of} are not saved."),
+        _ => format!("Preserves vector registers of {of}."),
+    };
+    Some((&[About::Vectors], what))
+}
+
+/// The last words of records, and what they say.
+fn whats(recorder: Recorder) -> Vec<String> {
+    recorder
+        .possible()
+        .map(|event| {
+            let name = match event {
+                Event::Entry => "entry",
+                Event::Exit => "return",
+                Event::Unwound => "exception",
+            };
+            format!("{:#x} ({name})", recorder.what(event))
+        })
+        .collect()
 }
 
 /// So many of them.
