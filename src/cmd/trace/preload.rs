@@ -19,8 +19,8 @@ pub struct PreloadArgs {
 }
 
 const EXAMPLES: &str = "\
-A program that is run with LD_PRELOAD=FILE starts `tramptool trace` for itself, or the words of the variable TRAMPTOOL_TRACE. If that \
-does not start, the program runs as it is.
+A program that is run with LD_PRELOAD=FILE starts `tramptool trace` for itself, or the command in the variable TRAMPTOOL_TRACE. If that \
+does not start, the program runs unrecorded.
 
 Examples:
   tramptool trace preload ./libtramptool_trace.so
