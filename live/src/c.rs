@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
+use crate::buffers::{Event, Record};
 use crate::calls::{Entry, Exit};
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::live::{Hook, Live, Policy};
-use crate::record::{Event, Record, Recorder};
+use crate::record::Recorder;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();

@@ -1,5 +1,6 @@
 //! Attaches to functions of the running process: handlers around them, or other functions in their place, while all threads run.
 
+mod buffers;
 #[cfg(feature = "c")]
 mod c;
 mod calls;
@@ -18,6 +19,7 @@ mod table;
 mod threads;
 mod unwind;
 
+pub use buffers::{Event, Record};
 pub use calls::{Entry, Exit};
 pub use error::{Error, Result};
 pub use function::{Class, Function};
@@ -25,7 +27,7 @@ pub use live::{Batch, Hook, Live, Policy};
 #[doc(hidden)]
 pub use patch::LeftOut;
 pub use patch::Notes;
-pub use record::{Event, Record, Recorder};
+pub use record::Recorder;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/live.md")]

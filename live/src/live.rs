@@ -11,6 +11,7 @@ use std::time::Duration;
 use codegen::arch::patch::{Branch, Patch};
 use session::maps::{self, Mapping};
 
+use crate::buffers;
 use crate::calls::{self, Entry, Exit, Handlers, Hooked, aside};
 use crate::code::{Around, STUB};
 use crate::error::{Error, Result};
@@ -19,7 +20,6 @@ use crate::machine::{self, MACHINE};
 use crate::memory::{Barrier, PAGE, Room, Writer, backend};
 use crate::objects::{self, Found, Objects};
 use crate::patch::{Change, Code, LeftOut, Notes, PATIENCE, Patcher, Site};
-use crate::record::{self, Event, Recorder};
 use crate::signals;
 use crate::threads::{self, How};
 
@@ -231,20 +231,6 @@ impl Live {
         self.0.attach(function, Wanted::Replace(with as u64))
     }
 
-    /// Record the calls of functions, in memory of the threads that make them: room for so many records each, of 16 bytes. What finds
-    /// no room is dropped and counted. Nothing is recorded before it is enabled.
-    ///
-    /// # Safety
-    /// As [`Live::around`], of each function.
-    #[allow(unsafe_code, reason = "the caller promises what nothing here can see")]
-    pub unsafe fn record(&self, functions: &[Function], room: usize) -> Result<Recorder> {
-        Recorder::new(*self, functions, room, |function, n, buffers| {
-            let entry = move |_: &mut Entry| buffers.put(n, Event::Entry);
-            // SAFETY: the caller's promise is the same.
-            unsafe { self.around(function, entry, move |_| buffers.put(n, Event::Return)) }
-        })
-    }
-
     /// Enable and disable hooks, all at once.
     ///
     /// # Errors
@@ -352,7 +338,7 @@ fn follow_forks() {
     }
     extern "C" fn in_child() {
         calls::forget_other_threads();
-        record::forget();
+        buffers::forget();
         drop(HELD.take());
     }
     calls::at_fork(before, in_parent, in_child);

@@ -79,7 +79,7 @@ fn write_thread<R: Read + Seek>(
     written(write!(out, "],\"length\":{length}}}"))?;
     let functions = functions(&tree);
     let milliseconds = |time: u64| milliseconds(time.saturating_sub(started));
-    let columns: [(&str, &dyn Fn(&Marker) -> String); 6] = [
+    let columns: [(&str, Cell); 6] = [
         ("data", &|marker| json!({"type": MARKER, "arguments": marker.arguments, "result": marker.result}).to_string()),
         ("name", &|marker| marker.name.to_string()),
         ("startTime", &|marker| milliseconds(marker.call.begin)),
@@ -131,6 +131,9 @@ fn column<R: Read + Seek>(
     Ok(count)
 }
 
+/// Writes one column's value of a call.
+type Cell<'a> = &'a dyn Fn(&Marker) -> String;
+
 /// A call of which values are recorded.
 struct Marker {
     call: Call,
@@ -147,7 +150,7 @@ fn markers<R: Read + Seek>(
     filter: &Filter,
     functions: &[u32],
     out: &mut dyn Write,
-    cell: &dyn Fn(&Marker) -> String,
+    cell: Cell,
 ) -> Result<u64> {
     let mut steps = Steps::new(recording, thread, filter);
     let mut count = 0;
