@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codegen::words::error::Result;
-use emu_tests::{Clause, Failure, Filter, Report, Situation, Suite};
+use emu_tests::{Clause, Failure, Filter, Function, Report, Situation, Suite};
 
 use crate::report::SuiteName;
 
@@ -50,10 +50,10 @@ pub fn minimise(suites: &[&Suite], filter: &Filter, report: &mut Report) -> Resu
 type Run<'r> = &'r dyn Fn(&Suite, &Filter) -> Result<Report>;
 
 fn minimise_by(run: Run, suites: &[&Suite], filter: &Filter, report: &mut Report) -> Result<()> {
-    let mut functions = emu_tests::functions()?;
+    let wanted = |f: &&Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
+    let mut functions: Vec<&Function> = emu_tests::functions()?.iter().filter(wanted).collect();
     functions.sort_by_key(|f| f.args);
-    functions.retain(|f| filter.function.as_ref().is_none_or(|name| *name == f.name));
-    let functions = functions.into_iter().map(|f| f.name).collect();
+    let functions = functions.into_iter().map(|f| f.name.clone()).collect();
     let mut search = Search { run, suites, filter, functions, runs: BTreeMap::new() };
     for row in &mut report.results {
         let own = SuiteName::of_row(row);

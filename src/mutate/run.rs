@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use codegen::contract::Contract;
 use codegen::effect::faults::Operator;
 use codegen::words::error::{Error, Result};
 use codegen::words::shell::shell;
@@ -37,13 +38,6 @@ fn report(c: &Candidate, faulty: &[Suite], filter: &Filter, seed: u64) -> Result
     }
 }
 
-/// The suite with the fault in it.
-fn faulty(c: &Candidate) -> Result<[Suite; 1]> {
-    let mut faulty = [c.subject.suite.clone()];
-    faulty[0].objects[c.object].1 = c.faulty()?;
-    Ok(faulty)
-}
-
 /// The cases in which the trampoline runs are enough; but a deviation that is gone can be noticed anywhere.
 fn concerning(c: &Candidate, suite: &Suite, filter: &Filter) -> Option<String> {
     let deviates = suite.deviations.iter().any(|d| filter.judges(d.clause));
@@ -55,7 +49,7 @@ fn concerning(c: &Candidate, suite: &Suite, filter: &Filter) -> Option<String> {
 /// # Errors
 /// A mutant that cannot be put before the judge.
 pub fn places(c: &Candidate, seed: u64) -> Result<Option<Vec<Failed>>> {
-    let faulty = faulty(c)?;
+    let faulty = [c.suite()?];
     let filter = Filter { concerning: concerning(c, &faulty[0], &Filter::default()), ..Filter::default() };
     let Some(report) = report(c, &faulty, &filter, seed)? else { return Ok(None) };
     let mut all = Vec::new();
@@ -79,26 +73,38 @@ pub fn places(c: &Candidate, seed: u64) -> Result<Option<Vec<Failed>>> {
 
 /// The clauses that fail: those of the first failing case, or of all.
 fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
-    let faulty = faulty(c)?;
-    let first_failure = c.bug.is_none();
-    let mut filter = Filter { first_failure, ..Filter::default() };
-    filter.concerning = concerning(c, &faulty[0], &filter);
-    let failing = |filter: &Filter| -> Result<Vec<&'static str>> {
-        let Some(report) = report(c, &faulty, filter, seed)? else { return Ok(vec![LINKER]) };
-        let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
-        let failed: BTreeSet<Clause> = failed.filter(|clause| *clause != Clause::Coverage).collect();
-        Ok(failed.into_iter().map(Clause::name).collect())
-    };
-    // Most die on any function: one with a few arguments, before all of them.
-    if first_failure && c.contract().kind.direct().is_none() {
-        filter.function = Some(QUICK.to_owned());
-        let failed = failing(&filter)?;
-        if !failed.is_empty() {
-            return Ok(failed);
-        }
-        filter.function = None;
+    let mut filter = Filter { first_failure: c.bug.is_none(), ..Filter::default() };
+    if !filter.first_failure {
+        return failing(c, c.suite()?, &filter, seed);
     }
-    failing(&filter)
+    // Most die without other trampolines, and on any function: one with a few arguments.
+    filter.function = quick(c.contract()).map(str::to_owned);
+    let first = c.alone(|suite| holds(suite, &filter, seed))?.map_or_else(|| c.suite(), Ok)?;
+    let failed = failing(c, first, &filter, seed)?;
+    if !failed.is_empty() {
+        return Ok(failed);
+    }
+    failing(c, c.suite()?, &Filter { function: None, ..filter }, seed)
+}
+
+/// The function on which a mutant of this trampoline is run first; of a direct one, each has its own arguments.
+fn quick(contract: &Contract) -> Option<&'static str> {
+    contract.kind.direct().is_none().then_some(QUICK)
+}
+
+/// Does the trampoline without a fault hold alone?
+fn holds(suite: &Suite, filter: &Filter, seed: u64) -> bool {
+    let report = emu_tests::check(std::slice::from_ref(suite), filter, seed, &|_, _| {});
+    report.is_ok_and(|report| report.results.iter().all(|row| row.verdict != Verdict::Fail))
+}
+
+/// The clauses that fail in a suite with the fault.
+fn failing(c: &Candidate, faulty: Suite, filter: &Filter, seed: u64) -> Result<Vec<&'static str>> {
+    let filter = Filter { concerning: concerning(c, &faulty, filter), ..filter.clone() };
+    let Some(report) = report(c, &[faulty], &filter, seed)? else { return Ok(vec![LINKER]) };
+    let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
+    let failed: BTreeSet<Clause> = failed.filter(|clause| *clause != Clause::Coverage).collect();
+    Ok(failed.into_iter().map(Clause::name).collect())
 }
 
 /// Whom differences of behaviour concern, between the original and what has the fault.

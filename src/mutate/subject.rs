@@ -1,6 +1,7 @@
 //! Trampolines into which faults are put, and the mutants that there are of them.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use codegen::ask::spec::Kind;
 use codegen::backend::Backend;
@@ -30,10 +31,13 @@ pub struct MutationSubject {
 
 enum Origin {
     /// They are generated for a target.
-    Generated(Box<Target>, Vec<(String, Kind)>),
+    Generated(Box<Target>, Vec<(String, Kind)>, Vec<Alone>),
     /// Somebody else wrote them. What the judge knows of the code of each.
     Objects(Vec<Code>),
 }
+
+/// A suite with one trampoline, once it is needed; none if that does not hold without the others.
+type Alone = OnceLock<Option<Suite>>;
 
 /// The code of a trampoline that somebody else wrote.
 struct Code {
@@ -61,7 +65,8 @@ impl MutationSubject {
         let source = Source::Generated { arch: backend.facts().name, settings };
         let chosen = Chosen { profile: convention.argument, source };
         let trampolines = suite::trampolines(&target)?;
-        Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines), chosen })
+        let alone = trampolines.iter().map(|_| Alone::new()).collect();
+        Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines, alone), chosen })
     }
 
     /// Where a bug is rebuilt.
@@ -141,7 +146,7 @@ impl MutationSubject {
         let mut all = Vec::new();
         for (which, name) in self.trampolines().enumerate().filter(|(_, name)| wanted(name)) {
             let found = match &self.origin {
-                Origin::Generated(target, trampolines) => {
+                Origin::Generated(target, trampolines, _) => {
                     let spec = &suite::specs(trampolines)[which];
                     vec![(0, self.suite.backend.mutants(spec, target)?)]
                 }
@@ -247,7 +252,7 @@ impl Candidate<'_> {
     /// What the symbolic checker finds wrong, by the names of its properties.
     pub(super) fn properties(&self) -> Result<Vec<&'static str>> {
         let MutationSubject { suite, origin, .. } = self.subject;
-        let Origin::Generated(target, trampolines) = origin else {
+        let Origin::Generated(target, trampolines, _) = origin else {
             return Err(Error::new(
                 "what others wrote has no listing for the symbolic checker; valid: without --by, or without files",
             ));
@@ -284,7 +289,7 @@ impl Candidate<'_> {
     /// The object with the fault.
     pub(super) fn faulty(&self) -> Result<Vec<u8>> {
         let MutationSubject { suite, origin, .. } = self.subject;
-        if let Origin::Generated(target, trampolines) = origin {
+        if let Origin::Generated(target, trampolines, _) = origin {
             let specs = suite::specs(trampolines);
             return obj::write(&suite.backend.assemble_mutant(&specs, target, self.which, &self.mutant)?, target);
         }
@@ -293,5 +298,25 @@ impl Candidate<'_> {
             bytes[*at..at + new.len()].copy_from_slice(new);
         }
         Ok(bytes)
+    }
+
+    /// The suite with the fault in it.
+    pub(super) fn suite(&self) -> Result<Suite> {
+        let mut faulty = self.subject.suite.clone();
+        faulty.objects[self.object].1 = self.faulty()?;
+        Ok(faulty)
+    }
+
+    /// The suite with this trampoline alone, and the fault in it; none of what others wrote, and none if the trampoline without
+    /// the fault does not hold alone.
+    pub(super) fn alone(&self, holds: impl Fn(&Suite) -> bool) -> Result<Option<Suite>> {
+        let MutationSubject { suite: Suite { backend, .. }, origin, .. } = self.subject;
+        let Origin::Generated(target, trampolines, alone) = origin else { return Ok(None) };
+        let only = &trampolines[self.which..=self.which];
+        let whole = alone[self.which].get_or_init(|| suite::suite_of(*backend, target, only).ok().filter(&holds));
+        let Some(mut faulty) = whole.clone() else { return Ok(None) };
+        let assembly = backend.assemble_mutant(&suite::specs(only), target, 0, &self.mutant)?;
+        faulty.objects[0].1 = obj::write(&assembly, target)?;
+        Ok(Some(faulty))
     }
 }

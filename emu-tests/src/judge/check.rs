@@ -44,7 +44,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 /// An object that does not link with the fixtures, or an engine that does not start; never a failed check.
 pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
     let functions = functions()?;
-    validate(suites, filter, &functions)?;
+    validate(suites, filter, functions)?;
     let groups: Vec<(usize, &'static Fixture)> =
         suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
     if groups.is_empty() {
@@ -53,11 +53,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let run = |i: usize, fixture: &'static Fixture| {
         // One fixture is enough to tell what distance does.
         let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
-        judge(
-            Setup { suite: &suites[i], fixture, functions: &functions, seed },
-            filter,
-            once && filter.judges(Clause::P16),
-        )
+        judge(Setup { suite: &suites[i], fixture, functions, seed }, filter, once && filter.judges(Clause::P16))
     };
     if filter.first_failure {
         let mut merged: Vec<Tally> = suites.iter().map(Tally::new).collect();

@@ -129,7 +129,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
     let (Some(attach), Some(fixture)) = (attach, fixture) else {
         return Ok((0, Vec::new()));
     };
-    let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed: 1 }, true)?;
+    let mut rig = Rig::new(Setup { suite, fixture, functions, seed: 1 }, true)?;
     let cases = cases(&rig, attach, &Filter::default());
     let count = Rc::new(Cell::new(Count::default()));
     let returns = Rc::new(RefCell::new(Returns::default()));

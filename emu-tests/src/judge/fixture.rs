@@ -1,6 +1,8 @@
 //! The functions that are traced: objects of our own C, made by `cargo xtask fixtures`, described in
 //! `fixtures/fixtures.toml`.
 
+use std::sync::LazyLock;
+
 use codegen::words::error::{Error, Result};
 use serde::Deserialize;
 
@@ -33,10 +35,11 @@ struct Table {
 ///
 /// # Errors
 /// The table does not parse.
-pub fn functions() -> Result<Vec<Function>> {
-    let table: Table = toml::from_str(include_str!("../../fixtures/fixtures.toml"))
-        .map_err(|e| Error::new(format!("fixtures.toml: {e}")))?;
-    Ok(table.function)
+pub fn functions() -> Result<&'static [Function]> {
+    static READ: LazyLock<std::result::Result<Table, toml::de::Error>> =
+        LazyLock::new(|| toml::from_str(include_str!("../../fixtures/fixtures.toml")));
+    let table = READ.as_ref().map_err(|e| Error::new(format!("fixtures.toml: {e}")))?;
+    Ok(&table.function)
 }
 
 /// The `ftrace_ops` of `callbacks.c`.

@@ -43,7 +43,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> R
     let attach = attach
         .ok_or_else(|| Error::unknown("trampoline", trampoline, suite.contracts.iter().map(|c| c.name.as_str())))?;
     let ready = |hooks: bool| {
-        let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed: 1 }, hooks)?;
+        let mut rig = Rig::new(Setup { suite, fixture, functions, seed: 1 }, hooks)?;
         let cases = cases(&rig, attach, &filter);
         let case = cases
             .first()

@@ -38,7 +38,7 @@ pub fn views(suite: &Suite, wanted: &[(usize, Vec<&Failure>)], filter: &Filter, 
         if nth > 0 && !wanted.iter().any(missing) {
             break;
         }
-        let mut rig = Rig::new(Setup { suite, fixture, functions: &functions, seed }, true)?;
+        let mut rig = Rig::new(Setup { suite, fixture, functions, seed }, true)?;
         for (i, (trampoline, failures)) in wanted.iter().enumerate() {
             if nth == 0 {
                 let view = listed(&rig, *trampoline)?;

@@ -58,7 +58,7 @@ impl Row {
             Some(Demand::AtLeast(limit)) => ("at least", limit, self.ratio >= limit),
             Some(Demand::AtMost(limit)) => ("at most", limit, self.ratio <= limit),
         };
-        format!("{middle}; demanded {word} {limit}: {}", if met { "met" } else { "missed" })
+        format!("{middle}; demanded {word} {limit:.2}: {}", if met { "met" } else { "missed" })
     }
 }
 
