@@ -164,6 +164,24 @@ impl Contract {
         list.demands
     }
 
+    /// Is this one of its ways out?
+    pub fn leaves_by(&self, way: ExitPath) -> bool {
+        let leaves = self.kind.traits().leaves;
+        match way {
+            ExitPath::Direct => self.direct,
+            ExitPath::DirectJump => self.direct_jumps,
+            ExitPath::EarlyDirect => self.early_direct,
+            ExitPath::Skipped => self.kind.calls_body() && self.programs.iter().any(|p| p.attach == Attach::FmodRet),
+            // For whoever called it, a sled is a C function.
+            ExitPath::Caller => self.kind.is_sled() || leaves == way,
+            // Where the shadow stack has no room, the function goes on by itself.
+            ExitPath::Function => {
+                (leaves == way || self.kind.recorder().is_some_and(|r| r.shadow)) && !self.kind.is_sled()
+            }
+            ExitPath::Parent => leaves == way,
+        }
+    }
+
     /// The general registers that have their value again on a way out, or when the traced function is called.
     pub fn kept_on(&self, way: ExitPath) -> RegSet {
         match way {
@@ -382,22 +400,7 @@ impl List<'_> {
 
     fn way(&mut self, way: ExitPath) {
         let contract = self.contract;
-        let leaves = contract.kind.traits().leaves;
-        let there = match way {
-            ExitPath::Direct => contract.direct,
-            ExitPath::DirectJump => contract.direct_jumps,
-            ExitPath::EarlyDirect => contract.early_direct,
-            ExitPath::Skipped => {
-                contract.programs.iter().any(|p| p.attach == Attach::FmodRet) && contract.kind.calls_body()
-            }
-            ExitPath::Caller => contract.kind.is_sled() || leaves == ExitPath::Caller,
-            // Where the shadow stack has no room, the function goes on by itself.
-            ExitPath::Function => {
-                (leaves == way || contract.kind.recorder().is_some_and(|r| r.shadow)) && !contract.kind.is_sled()
-            }
-            ExitPath::Parent => leaves == way,
-        };
-        if !there {
+        if !contract.leaves_by(way) {
             return;
         }
         self.goes_on(way);

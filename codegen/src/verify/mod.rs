@@ -33,7 +33,7 @@ use crate::listing::{Line, Listing, SymRef};
 use crate::profile::target::Target;
 use crate::words::abi::{Abi, Loc};
 use crate::words::error::Result;
-use crate::words::step::{Local, Sym};
+use crate::words::step::{ExitPath, Local, Sym};
 use crate::words::term::{self, Term};
 use value::{Root, State, Value};
 
@@ -232,7 +232,7 @@ impl<'c> Checker<'c> {
                 clock: contract.convention.clock.and_then(|name| symbol(name, 0)),
             });
         }
-        if contract.early_direct {
+        if contract.leaves_by(ExitPath::EarlyDirect) {
             checker.op = Value::of(Root::Literal);
             checker.literal = site.literal();
             checker.early = Some(OpFields {

@@ -28,13 +28,12 @@ impl Checker<'_> {
 
     fn way(&mut self, line: usize, state: &State) -> Option<ExitPath> {
         let contract = self.contract;
-        let early = if contract.early_direct { state.early } else { Some(false) };
-        let direct = if contract.direct { state.direct } else { Some(false) };
-        let jump = if contract.direct_jumps { state.jump } else { Some(false) };
+        let asked = |way, answer| if contract.leaves_by(way) { answer } else { Some(false) };
+        let early = asked(ExitPath::EarlyDirect, state.early);
+        let direct = asked(ExitPath::Direct, state.direct);
+        let jump = asked(ExitPath::DirectJump, state.jump);
         match (contract.kind.traits().leaves, early, direct, jump) {
-            // For whoever called it, it is a C function.
-            _ if contract.kind.is_sled() => Some(ExitPath::Caller),
-            (ExitPath::Caller, ..) => Some(ExitPath::Caller),
+            _ if contract.leaves_by(ExitPath::Caller) => Some(ExitPath::Caller),
             _ if state.shadow.full == Some(true) => Some(ExitPath::Function),
             (ExitPath::Parent, ..) if state.skipped_by.is_some() => Some(ExitPath::Skipped),
             (ExitPath::Parent, ..) => Some(ExitPath::Parent),

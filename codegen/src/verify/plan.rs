@@ -330,9 +330,7 @@ fn leave(way: ExitPath, state: &State, calls: &[Called], contract: &Contract) ->
         let all = state.recorded == recorder.recorded().len() && state.counted == counted;
         wrong(!all, Property::Record, "a way out without all records")?;
     }
-    wrong(early && !contract.early_direct, Property::Way, "a way out that is not promised")?;
-    wrong(way == ExitPath::Direct && !contract.direct, Property::Way, "a way out that is not promised")?;
-    wrong(way == ExitPath::DirectJump && !contract.direct_jumps, Property::Way, "a way out that is not promised")?;
+    wrong(!contract.leaves_by(way), Property::Way, "a way out that is not promised")?;
     wrong(state.calls != if early { 0 } else { calls.len() }, Property::Calls, "not everything was called")?;
     let results = matches!(calls.last(), Some(Called::Body));
     wrong(state.saved && !early && !state.restored && !results, Property::Registers, "a way out without restores")

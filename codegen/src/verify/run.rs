@@ -8,7 +8,7 @@ use crate::effect::action::{Action, Cell, Part, Stored};
 use crate::effect::effects::{Effects, Flow, Moves, SpEffect};
 use crate::words::abi::Reg;
 use crate::words::recorder::Recorder;
-use crate::words::step::{Local, Mark, Sym};
+use crate::words::step::{ExitPath, Local, Mark, Sym};
 
 /// What a branch asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -533,10 +533,10 @@ impl Checker<'_> {
             Root::OpField(at) if value.add == 0 && state.early.is_none() => {
                 self.early.is_some_and(|op| op.direct_call == at).then_some(Question::Early)
             }
-            Root::Left(..) if self.contract.direct && state.direct.is_none() => {
+            Root::Left(..) if self.contract.leaves_by(ExitPath::Direct) && state.direct.is_none() => {
                 value.is(self.left(crate::ask::frame::Content::Direct, state)?).then_some(Question::Direct)
             }
-            Root::LowBit(at, call) if self.contract.direct_jumps && state.jump.is_none() => {
+            Root::LowBit(at, call) if self.contract.leaves_by(ExitPath::DirectJump) && state.jump.is_none() => {
                 let cell = self.left(crate::ask::frame::Content::Direct, state)?;
                 Value::of(Root::Left(at, call)).is(cell).then_some(Question::Jump)
             }

@@ -8,7 +8,7 @@ use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 use unicorn_engine::{
-    Arch, Context, HookType, MemType, Mode, Prot, UcHookId, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch2,
+    Arch, Context, ControlType, HookType, MemType, Mode, Prot, UcHookId, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch2,
 };
 
 use super::interface::{
@@ -37,12 +37,26 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, memory: &Rc<Memory>, data:
     let arch = Arch::try_from(machine.arch as usize).map_err(failed("architecture"))?;
     let mode = Mode::try_from(machine.mode).map_err(failed("mode"))?;
     let mut uc = Unicorn::new_with_data(arch, mode, data).map_err(failed("open"))?;
+    translate_into(&uc, TRANSLATED).map_err(failed("translation buffer"))?;
     uc.ctl_set_cpu_model(machine.cpu_model).map_err(failed("CPU model"))?;
     for &(id, value) in machine.init {
         uc.reg_write(id, value).map_err(failed("control register"))?;
     }
     lend(&mut uc, memory).map_err(failed("map"))?;
     Ok(uc)
+}
+
+/// Bytes of the buffer for translated code. Unicorn's default is 1 GiB, and a process that may not reserve that is ended by the
+/// engine. A buffer that is full is emptied.
+const TRANSLATED: u32 = 4 << 20;
+
+/// Set the size of an engine's translation buffer, in bytes, before its first memory is mapped.
+fn translate_into<D>(uc: &Unicorn<'static, D>, bytes: u32) -> std::result::Result<(), uc_error> {
+    let bytes = std::env::var("TB").ok().and_then(|v| v.parse().ok()).unwrap_or(bytes);
+    let set = ControlType(ControlType::TCG_BUFFER_SIZE.0 | ControlType::IO_WRITE.0);
+    #[allow(unsafe_code, reason = "the binding has no safe way to say how large the buffer is")]
+    // SAFETY: the handle is that of an open engine, and UC_CTL_TCG_BUFFER_SIZE takes one uint32_t (uc_ctl in Unicorn's uc.c).
+    unsafe { unicorn_engine::uc_ctl(uc.get_handle(), set, bytes) }.into()
 }
 
 /// Give memory to an engine, which keeps it.

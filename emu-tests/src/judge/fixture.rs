@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use codegen::words::error::{Error, Result};
+use codegen::words::step::ExitPath;
 use serde::Deserialize;
 
 use crate::judge::suite::Suite;
@@ -127,7 +128,7 @@ fixtures! {
 /// each function where its trampolines look for one, or without where the profile's functions have none.
 pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterator<Item = &'static Fixture> + 'f {
     let mask = suite.backend.machine().e_flags_abi;
-    let wants_op = suite.contracts.iter().any(|c| c.early_direct);
+    let wants_op = suite.contracts.iter().any(|c| c.leaves_by(ExitPath::EarlyDirect));
     let may_have_op = suite.convention.site.protocol.literal.is_some();
     FIXTURES.iter().filter(move |f| {
         e_machine(f.functions) == suite.backend.facts().machine
@@ -135,6 +136,11 @@ pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterato
             && if f.before_entry { may_have_op } else { !wants_op }
             && filter.fixture.as_ref().is_none_or(|v| f.variant == v)
     })
+}
+
+/// The variant that runs first with a suite: which one, where one is enough.
+pub fn first_fixture(suite: &Suite) -> Option<&'static str> {
+    fixtures(suite, &Filter::default()).next().map(|fixture| fixture.variant)
 }
 
 /// `e_machine` of an ELF object.

@@ -8,6 +8,7 @@ use codegen::arch::patch::{SiteState, Write};
 use codegen::arch::site::{Site, Spot};
 use codegen::ask::spec::{Direct, Kind};
 use codegen::words::error::{Error, Result};
+use codegen::words::step::ExitPath;
 use link::{Image, Options};
 use rustc_hash::FxHashMap;
 
@@ -343,14 +344,14 @@ impl<'s> Rig<'s> {
 
     /// What sites are laid out towards, for this trampoline.
     pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
-        let through = self.roles.entry.filter(|entry| *entry == attach || self.suite.contracts[*entry].early_direct);
+        let through = self.roles.entry.filter(|entry| *entry == attach || self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
         self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
     }
 
     /// The entry trampoline, if sites may go to this one through it.
     fn through(&self, attach: usize) -> Option<usize> {
         let Site { protocol, .. } = &self.suite.convention.site;
-        let entry = self.roles.entry.filter(|entry| *entry != attach && self.suite.contracts[*entry].early_direct);
+        let entry = self.roles.entry.filter(|entry| *entry != attach && self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
         entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 
@@ -529,7 +530,7 @@ impl<'s> Rig<'s> {
         if self.prepared == Some((func, early)) {
             return Ok(());
         }
-        if self.suite.contracts.iter().any(|c| c.early_direct) {
+        if self.suite.contracts.iter().any(|c| c.leaves_by(ExitPath::EarlyDirect)) {
             let Some((func_at, early_at)) = self.op_cell else {
                 return Err(Error::new(
                     "a trampoline reads `op` itself, and nobody says where in it; valid: with offsets",

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::ask::kind::{Body, Calls, Entered};
-use codegen::ask::spec::Attach;
 use codegen::contract::Contract;
 use codegen::words::abi::RegSet;
 use codegen::words::step::ExitPath;
@@ -317,19 +316,12 @@ impl Question<'_> {
     }
 }
 
-/// The ways out of a trampoline that its contract has.
-fn ways(contract: &Contract) -> Vec<ExitPath> {
+/// The ways out of a trampoline, and that to the function which it calls.
+fn ways(contract: &Contract) -> impl Iterator<Item = ExitPath> {
     let kind = contract.kind;
-    let skips = contract.programs.iter().any(|p| p.attach == Attach::FmodRet) && kind.calls_body();
-    let all = [
-        (true, kind.traits().leaves),
-        (kind.calls_body(), ExitPath::Function),
-        (kind.calls_back() && contract.direct, ExitPath::Direct),
-        (kind.calls_back() && contract.direct_jumps, ExitPath::DirectJump),
-        (kind.calls_back() && contract.early_direct, ExitPath::EarlyDirect),
-        (skips, ExitPath::Skipped),
-    ];
-    all.into_iter().filter(|(has, _)| *has).map(|(_, way)| way).collect()
+    let called = move |way| way == ExitPath::Function && kind.calls_body();
+    let there = move |way: &ExitPath| contract.leaves_by(*way) || *way == kind.traits().leaves || called(*way);
+    ExitPath::ALL.into_iter().filter(there)
 }
 
 /// The first way out on which a clause must be decided and was not, `decided` being those on which it was, as bits.
@@ -347,7 +339,7 @@ fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'stati
         _ => &[],
     };
     let open = |way: &ExitPath| concerned.contains(way) && decided & 1 << *way as u8 == 0;
-    ways(contract).into_iter().find(open).map(leads)
+    ways(contract).find(open).map(leads)
 }
 
 /// Where a way out leads.

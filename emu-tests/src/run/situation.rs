@@ -9,7 +9,7 @@ use codegen::contract::Contract;
 use codegen::words::abi::RegSet;
 use codegen::words::error::Error;
 use codegen::words::program::{Attach, called};
-use codegen::words::step::KernelLabel;
+use codegen::words::step::{ExitPath, KernelLabel};
 
 /// One of them; its name is what `check --situation` takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -367,14 +367,14 @@ impl Situation {
             Situation::Calls { ip, direct, parent, .. } => {
                 let way = match direct {
                     Chosen::No => true,
-                    Chosen::Called => contract.direct,
-                    Chosen::Jumped => contract.direct_jumps,
+                    Chosen::Called => contract.leaves_by(ExitPath::Direct),
+                    Chosen::Jumped => contract.leaves_by(ExitPath::DirectJump),
                 };
                 (!ip || stores(Content::Pc)) && way && (!parent || hooks)
             }
             Situation::ParentResults | Situation::Rethook { .. } => hooks,
             Situation::Stub | Situation::StubGraph => true,
-            Situation::EarlyDirect => contract.early_direct,
+            Situation::EarlyDirect => contract.leaves_by(ExitPath::EarlyDirect),
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
             Situation::Detached { .. } => false,
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,

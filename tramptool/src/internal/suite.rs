@@ -19,7 +19,7 @@ use codegen::profile::target::Target;
 use codegen::words::abi::{Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
-use codegen::words::step::KernelLabel;
+use codegen::words::step::{ExitPath, KernelLabel};
 use emu_tests::{
     AFTER_RECORDER, BY_THE_PROFILE, CALLBACK, Chosen, DIRECT_HANDLER, Deviation, EXIT_HANDLER, Head, PAIRED_HANDLERS,
     RECORDER_ARGS, Source, Suite, direct_names, paired_names, recorder_names,
@@ -474,7 +474,7 @@ fn slot(spec: &Spec, assembly: &Assembly, target: &Target) -> Option<String> {
 /// Offsets in what `op` points to, if one of these trampolines looks there itself.
 fn op_offsets<'c>(target: &Target, contracts: impl IntoIterator<Item = &'c Contract>) -> Result<Option<(u64, u64)>> {
     let offset = |of| target.number(of).map(|value| i64::from(value).cast_unsigned());
-    let looks = contracts.into_iter().any(|c| c.early_direct);
+    let looks = contracts.into_iter().any(|c| c.leaves_by(ExitPath::EarlyDirect));
     looks.then(|| Ok((offset(NumberOf::OpFunc)?, offset(NumberOf::OpDirectCall)?))).transpose()
 }
 
