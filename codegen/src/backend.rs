@@ -24,22 +24,22 @@ use crate::words::proto::Prototype;
 /// Trampolines, from one plan and one listing each.
 #[derive(Debug)]
 pub struct Artifact {
-    /// What an object is made of.
+    /// The code, relocations and symbols from which an object is made.
     pub assembly: Assembly,
-    /// Each of them as text, with its contract and its cost.
+    /// Each trampoline as text, with its contract and its cost.
     pub listings: Vec<TextListing>,
 }
 
 /// An architecture as the rest of the world sees it. Nobody implements it by hand.
 pub trait Backend: Patch {
-    /// What an emulator must know.
+    /// The architecture's data for emulators.
     fn machine(&self) -> &'static Machine;
     /// Resolve options into a target.
     fn target(&self, convention: &'static Convention, choices: Choices) -> Result<Target>;
     /// See [`Target::place`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Target::place`].
     fn place(&self, target: &Target, proto: &Prototype) -> Result<Placement> {
         target.place(proto)
     }
@@ -48,7 +48,7 @@ pub trait Backend: Patch {
     /// # Errors
     /// What planning and encoding refuse; the message names the trampoline.
     fn assemble(&self, specs: &[Spec], target: &Target) -> Result<Assembly>;
-    /// The same, and what was assembled as text.
+    /// Generate trampolines into one assembly, and each of them as text.
     ///
     /// # Errors
     /// As [`Backend::assemble`].
@@ -58,26 +58,26 @@ pub trait Backend: Patch {
     /// # Errors
     /// As [`Backend::assemble`].
     fn mutants(&self, spec: &Spec, target: &Target) -> Result<Vec<Mutant>>;
-    /// As [`Backend::assemble`], with this fault in trampoline number `which`.
+    /// Assemble trampolines, with the fault `mutant` in trampoline number `which`.
     ///
     /// # Errors
-    /// As there, and a mutant of another target.
+    /// As [`Backend::assemble`], and a mutant of another target.
     fn assemble_mutant(&self, specs: &[Spec], target: &Target, which: usize, mutant: &Mutant) -> Result<Assembly>;
     /// See [`Mutable::PATTERNS`].
     fn patterns(&self) -> &'static PatternTable;
-    /// Generate one trampoline as text with offsets and bytes, and tell its cost.
+    /// Generate one trampoline as text with offsets and bytes, and compute its cost.
     ///
     /// # Errors
     /// As [`Backend::assemble`].
     fn text(&self, spec: &Spec, target: &Target) -> Result<TextListing>;
-    /// What the symbolic checker finds wrong in one trampoline, with this fault if there is one.
+    /// The faults that the symbolic checker finds in one trampoline, after injecting `mutant` if it is given.
     ///
     /// # Errors
     /// As [`Backend::assemble`], and a mutant of another target.
     fn verify(&self, spec: &Spec, target: &Target, mutant: Option<&Mutant>) -> Result<Vec<Fault>>;
 }
 
-/// What the symbolic checker finds wrong in a trampoline; `change` sees its listing before.
+/// The faults that the symbolic checker finds in a trampoline, after `change` has edited its listing.
 ///
 /// # Errors
 /// As [`Backend::assemble`], and what `change` returns.
@@ -104,10 +104,10 @@ fn faults<I: Isa>(
     Ok(faults)
 }
 
-/// Whatever is generated while this program is debugged or tested is held against its contract.
+/// Check a listing against its contract. Debug builds do this for every trampoline that they generate.
 ///
 /// # Errors
-/// It does not keep it.
+/// The listing breaks its contract.
 fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<I::Insn>) -> Result<()> {
     if !cfg!(debug_assertions) {
         return Ok(());
@@ -119,7 +119,7 @@ fn checked<I: Isa>(spec: &Spec, target: &Target, plan: &Plan, listing: &Listing<
     }
 }
 
-/// Generate `specs` one after the other; `add` makes code of each.
+/// Generate `specs` one after the other; `add` turns each listing into code.
 fn assemble<'a, I: Isa>(
     specs: &[Spec<'a>],
     target: &Target,

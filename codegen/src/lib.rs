@@ -9,18 +9,18 @@
 //! Each folder is a layer: its files use those of their own folder and of the folders before it, and no two files use
 //! each other.
 //!
-//! 1. `words`: what all others speak of.
-//! 2. `ask`: what is asked for.
-//! 3. `effect`: what instructions do.
-//! 4. `arch`: what an architecture is.
-//! 5. `profile`: what a tracer decides, and an architecture under it.
-//! 6. `contract`: what a trampoline promises.
-//! 7. `plan`: what it does, step by step.
-//! 8. `listing`: its instructions.
-//! 9. `out`: what a listing becomes.
-//! 10. `verify`: whether it holds its promise.
-//! 11. `mutate`: how it can be wrong.
-//! 12. `backend`: all of it behind one trait.
+//! 1. `words`: types that all other layers use.
+//! 2. `ask`: the request: kinds of trampoline, frames, options.
+//! 3. `effect`: effects of instructions.
+//! 4. `arch`: facts about architectures, as data.
+//! 5. `profile`: choices of a tracer, and the architecture resolved under them.
+//! 6. `contract`: promises of a trampoline.
+//! 7. `plan`: steps of a trampoline, without instructions.
+//! 8. `listing`: instructions of a trampoline.
+//! 9. `out`: text, objects, unwind tables and costs made from a listing.
+//! 10. `verify`: the symbolic checker, listing against contract.
+//! 11. `mutate`: faults to inject into a listing.
+//! 12. `backend`: all layers behind one trait.
 
 pub mod arch;
 pub mod ask;

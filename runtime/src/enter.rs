@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 use crate::task::Task;
 use crate::users::{User, slot};
 
-/// Redirect a call, unless it is the replacement's own.
+/// Redirect a call, unless the replacement makes it.
 fn hijack(user: &User, call: &Call, entry: &mut Entry) {
     let (to, end) = (user.private.get(), user.extra.get());
     if !(to..end).contains(&call.parent_ip) {
@@ -18,7 +18,7 @@ fn hijack(user: &User, call: &Call, entry: &mut Entry) {
     }
 }
 
-/// Show an ops what it may see, and take from it what it may change.
+/// Run the callback of an ops, and apply the changes that its flags allow.
 #[cold]
 fn callback<H: Handlers>(handlers: &H, user: &User, call: &Call, entry: &mut Entry, regs: &mut H::Regs) {
     let ip = handlers.callback(user.key.get(), user.private.get(), call, regs, entry.ip);
@@ -28,18 +28,18 @@ fn callback<H: Handlers>(handlers: &H, user: &User, call: &Call, entry: &mut Ent
 }
 
 impl<const W: usize> Runtime<'_, W> {
-    /// A traced function is entered: what trampolines at entries call. Returns where the call goes now.
+    /// Handle the entry of a traced function; trampolines at entries call this. Returns where the call goes now.
     ///
-    /// A paired trampoline replaces nothing. Its layer gives the true caller as `entry.parent` and its frame's address as
-    /// `entry.retp`. At the return it calls what `parent` of the answer leads to, until that is the caller again.
+    /// A paired trampoline replaces no return address. Its layer passes the true caller as `entry.parent` and its frame's
+    /// address as `entry.retp`. At the return it calls the trampoline at the answer's `parent`, until that is the caller again.
     ///
-    /// A function called by a handler is not traced, but it is redirected as ever: a replacement and a direct call decide what
-    /// runs, not who looks on.
+    /// A function called by a handler is not traced, but still redirected: a replacement and a direct call decide which code
+    /// runs, not who observes it.
     pub fn enter<H: Handlers>(&self, task: &Task, handlers: &H, entry: Entry, regs: &mut H::Regs) -> Entry {
         let Some(site) = self.site(entry.ip) else { return entry };
         let parent_ip = handlers.caller(self.true_parent(task, entry.parent, entry.retp), entry.retp);
         let call = Call { ip: entry.ip, parent_ip, depth: task.depth() };
-        // The graph alone, whose users say which functions they want.
+        // If the graph is the only ops: its users have filters of their own.
         if self.ops.taken() == self.of_graph.get()
             && let Some(_guard) = task.lock()
         {
@@ -73,7 +73,7 @@ impl<const W: usize> Runtime<'_, W> {
             } else if flags.has(Flags::HIJACK) {
                 hijack(user, call, &mut entry);
             } else if guard.is_none() {
-                // A handler's own call.
+                // A handler made this call.
             } else if flags.has(Flags::GRAPH) {
                 entry.parent = self.graph_enter(task, handlers, site, call, &entry, regs);
             } else if flags.has(Flags::FPROBE) {
@@ -87,7 +87,7 @@ impl<const W: usize> Runtime<'_, W> {
         entry
     }
 
-    /// Probes that a handler's own call passed by.
+    /// Count a call made by a handler as missed, for the probes on the function.
     #[cold]
     fn count_missed(&self, site: usize) {
         let fprobes = self.fprobes.of(site).filter(|u| !u.has(DISABLED));
@@ -96,10 +96,10 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Whom a function returns to in the end, if its return address is `parent` and lies at `retp` (0 if that is not known).
+    /// The true caller of a function whose return address is `parent` and lies at `retp` (0 if unknown).
     ///
-    /// From one hook to the next older one: a handler at an entry may ask, when there are hooks of this entry already and the
-    /// return address is not replaced yet.
+    /// Goes from one hook to the next older one, because a handler at an entry may call this when hooks of the entry exist
+    /// already and the return address is not replaced yet.
     pub fn true_parent(&self, task: &Task, parent: u64, retp: u64) -> u64 {
         match self.is_trampoline(parent) {
             true => self.hidden_parent(task, parent, retp),
@@ -107,7 +107,7 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Is this where a replaced return address leads?
+    /// Is `address` one to which replaced return addresses lead?
     pub(crate) fn is_trampoline(&self, address: u64) -> bool {
         address == self.trampolines.return_to_handler || address == self.trampolines.rethook
     }

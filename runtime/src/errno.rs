@@ -4,7 +4,7 @@ use core::fmt;
 
 macro_rules! errnos {
     ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
-        /// Why an operation is refused.
+        /// The reason why an operation is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Errno {
             $($(#[$doc])* $variant = $number,)*

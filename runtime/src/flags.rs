@@ -1,38 +1,38 @@
-//! What users are, as bits.
+//! Flags of users, as bits.
 
-/// An fprobe with an exit handler.
+/// The flag of an fprobe with an exit handler.
 pub(crate) const EXIT: u64 = 1;
-/// An fprobe that is there and not called.
+/// The flag of an fprobe that is registered but not called.
 pub(crate) const DISABLED: u64 = 2;
 
-/// What an ops is and wants.
+/// The properties of an ops, and the registers that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub(crate) u64);
 
 impl Flags {
-    /// Arguments only.
+    /// The callback gets arguments only.
     pub const ARGS: Self = Self(0);
-    /// All registers.
+    /// The callback gets all registers.
     pub const REGS: Self = Self(1);
-    /// May change where the function goes on. One such ops a function.
+    /// The callback may change where the function goes on. A function can have only one such ops.
     pub const IPMODIFY: Self = Self(1 << 1);
-    /// A direct call that goes on where an IPMODIFY ops says, so that both may be on one function.
+    /// A direct call that continues at the address chosen by an IPMODIFY ops, so that both may be on one function.
     pub const SHARE_IPMODIFY: Self = Self(1 << 2);
     pub(crate) const DIRECT: Self = Self(1 << 3);
     pub(crate) const HIJACK: Self = Self(1 << 4);
     pub(crate) const GRAPH: Self = Self(1 << 5);
     pub(crate) const FPROBE: Self = Self(1 << 6);
     pub(crate) const KPROBE: Self = Self(1 << 7);
-    /// What a caller may ask for.
+    /// The flags that a caller may set.
     pub(crate) const ASKED: u64 = Self::REGS.0 | Self::IPMODIFY.0 | Self::SHARE_IPMODIFY.0;
 
-    /// Both.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Is this one among them?
+    /// Are all flags of `other` set?
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

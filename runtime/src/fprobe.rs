@@ -17,21 +17,21 @@ use crate::users::{User, epoch, id, slot};
 const MOST_DATA: usize = 120;
 /// Bits of a header that are the number of words behind it.
 const SIZE: u32 = 4;
-/// And where the number of the registration begins, behind the slot.
+/// The lowest bit of the registration's number in a header, above the slot.
 const EPOCH: u32 = 12;
 
 /// A probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fprobe {
-    /// The address of the object that stands for it.
+    /// The address of the user's object that identifies the probe.
     pub key: u64,
-    /// It wants returns.
+    /// The probe has an exit handler.
     pub exit: bool,
-    /// Bytes that its entry handler passes to its exit handler, rounded up to words.
+    /// Bytes that the entry handler passes to the exit handler, rounded up to words.
     pub entry_data_size: usize,
 }
 
-/// The id of the probe that a header is of.
+/// The id of the probe to which a header belongs.
 fn owner(header: u64) -> u64 {
     id(header >> EPOCH, (header >> SIZE & 0xff) as usize)
 }
@@ -40,8 +40,8 @@ impl<const W: usize> Runtime<'_, W> {
     /// Register a probe on functions, by address.
     ///
     /// # Errors
-    /// `EEXIST`: it is registered. `EINVAL`: no key, no addresses. `E2BIG`: more than 120 bytes of data. `ENOENT`: an address
-    /// is no function's. `ENOSPC`: the function graph has no place. `ENOMEM`: no slot.
+    /// `EEXIST`: the probe is registered. `EINVAL`: no key, no addresses. `E2BIG`: more than 120 bytes of data. `ENOENT`: an
+    /// address is no function's. `ENOSPC`: the function graph has no place. `ENOMEM`: no slot.
     pub fn register_fprobe_ips(&self, probe: &Fprobe, ips: &[u64]) -> Result<()> {
         let (slot, user) = self.claim_fprobe(probe, ips.is_empty())?;
         if ips.iter().any(|ip| self.sites.find(*ip).is_none()) {
@@ -92,7 +92,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// Unregister a probe. Functions that run return without it.
+    /// Unregister a probe. Functions that are running now return without a call of its exit handler.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -109,7 +109,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// Leave a probe where it is and do not call it, or call it again.
+    /// Disable a probe without unregistering it, or enable it again.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -120,7 +120,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// How many calls a probe missed: made by handlers, or without room on the shadow stack.
+    /// The number of calls that a probe missed: calls made by handlers, or without room on the shadow stack.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -128,14 +128,14 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(self.fprobes.find(key).ok_or(Errno::Inval)?.missed.get())
     }
 
-    /// Count a call for the probes that wanted its return and cannot have it.
+    /// Count a call as missed for the probes that wanted its return and cannot get it.
     pub(crate) fn count_fprobes_missed(&self, site: usize) {
         for probe in self.fprobes.of(site).filter(|u| u.has(EXIT) && !u.has(DISABLED)) {
             probe.missed.add(1);
         }
     }
 
-    /// The ops of the probes without exit handler.
+    /// Run the entry handlers of probes without exit handler: the callback of their common ops.
     #[cold]
     pub(crate) fn fprobe_enter<H: Handlers>(&self, h: &H, site: usize, call: &Call, regs: &H::Regs) {
         self.fprobes.newest(|id, user| {
@@ -145,7 +145,7 @@ impl<const W: usize> Runtime<'_, W> {
         });
     }
 
-    /// The graph user of the others: one reservation for all of them, or none of them is called.
+    /// Run the entry handlers of probes with exit handler: one reservation for all of them, or none of them is called.
     #[cold]
     pub(crate) fn fprobe_graph_enter<H: Handlers>(
         &self,
@@ -171,11 +171,11 @@ impl<const W: usize> Runtime<'_, W> {
             }
             let size = user.extra.index();
             let Some(own) = words.0.get(used + 1..used + 1 + size) else {
-                // A handler before this one has registered it.
+                // A handler that ran earlier at this entry has registered the probe.
                 user.missed.add(1);
                 return;
             };
-            // The memory may still have what a probe stored that did not want its return.
+            // The memory may still have words stored by a probe that did not want its return.
             own.iter().for_each(|word| word.set(0));
             let data = (size > 0).then_some(Data(own));
             if h.fprobe_entry(user.key.get(), call, regs, data) && self.fprobes.get(id).is_some() {
@@ -189,7 +189,7 @@ impl<const W: usize> Runtime<'_, W> {
         used > 0
     }
 
-    /// And its return: in the order of entry, those that are still there.
+    /// Run the exit handlers of the probes that are still registered, in the order of entry.
     #[cold]
     pub(crate) fn fprobe_graph_return<H: Handlers>(&self, h: &H, call: &Call, regs: &mut H::Regs, data: Option<Data>) {
         let Some(mut rest) = data.map(|d| d.0) else { return };
@@ -207,7 +207,7 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Is nothing of a thread pending, and nothing of the pool taken?
+    /// Does the thread have no pending return, and is every node of the pool free?
     #[must_use]
     pub fn is_balanced(&self, task: &Task) -> bool {
         task.is_balanced() && self.pool.is_free()

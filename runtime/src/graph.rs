@@ -1,4 +1,4 @@
-//! The function graph: up to sixteen users who see entries and the returns that they ask for.
+//! The function graph: up to sixteen users, which are called at entries, and at the returns that they ask for.
 
 use crate::data::Data;
 use crate::errno::{Errno, Result};
@@ -9,22 +9,22 @@ use crate::task::{GRAPH_USERS, Task};
 use crate::users::{User, latest};
 use crate::word::Word;
 
-/// The key of the user who stands for all fprobes with an exit handler. No object of a caller has this address.
+/// The key of the user that stands for all fprobes with an exit handler. No object of a caller has this address.
 const FPROBES: u64 = u64::MAX;
 
 /// A user of the function graph.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GraphOps<'a> {
-    /// The address of the object that stands for it.
+    /// The address of the object that identifies the user.
     pub key: u64,
-    /// Functions to trace, by address; none listed is all.
+    /// Functions to trace, by address; an empty list means all functions.
     pub filter: &'a [u64],
     /// Functions not to trace.
     pub notrace: &'a [u64],
 }
 
 impl<const W: usize> Runtime<'_, W> {
-    /// Register a user. Functions that run are not its own until they are called again.
+    /// Register a user. It does not see the returns of functions that are running now.
     ///
     /// # Errors
     /// `EBUSY`: registered already. `EINVAL`: no key or an unknown function. `ENOSPC`: sixteen users. `ENOMEM`: no ops for it.
@@ -37,7 +37,7 @@ impl<const W: usize> Runtime<'_, W> {
         self.add_graph_user(ops)
     }
 
-    /// Unregister it. Functions that run return as if it had not asked.
+    /// Unregister a user. Functions that are running now return without a call of its handler.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -80,7 +80,7 @@ impl<const W: usize> Runtime<'_, W> {
     fn remove_graph_user(&self, user: &User) {
         let freed = user.slot() as u64;
         self.graph.remove(user);
-        // The freed slot comes behind all others: the longer it rests, the fewer frames still name it.
+        // The freed slot is used again last: the longer it is free, the fewer frames still name it.
         for turn in 1..GRAPH_USERS {
             self.turns[turn - 1].set(self.turns[turn].get());
         }
@@ -94,7 +94,7 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Which users trace this function, a bit each.
+    /// The users that trace this function, as a bit mask of slots.
     pub(crate) fn graph_wanting(&self, site: usize) -> u64 {
         let (users, fprobes) = (self.graph.wanting(site), self.of_fprobes.get());
         match users & fprobes == 0 || self.fprobes.of(site).any(|p| p.has(EXIT)) {
@@ -103,8 +103,8 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Show an entry to the users, and hook the return if one of them asks for it. Returns what the return address is then.
-    // Most often the only ops: its entry is one function, in which less is stored for later.
+    /// Call the users at an entry, and hook the return if one of them asks for it. Returns the new return address.
+    // The graph is most often the only ops, so its entry is one inlined function, which spills less.
     #[inline(always)]
     pub(crate) fn graph_enter<H: Handlers>(
         &self,
@@ -128,7 +128,7 @@ impl<const W: usize> Runtime<'_, W> {
         while left != 0 {
             let owner = left.trailing_zeros() as usize;
             left &= left - 1;
-            // Who came since the function was entered sees its next call.
+            // A user registered since the function was entered sees the next call.
             let Some(user) = self.graph.at_by(owner, latest) else {
                 users &= !(1 << owner);
                 continue;
@@ -138,7 +138,7 @@ impl<const W: usize> Runtime<'_, W> {
                 FPROBES => self.fprobe_graph_enter(h, site, call, regs, &room),
                 key => h.graph_entry(key, call, regs, &room),
             };
-            // An interrupt of the handler left functions by a jump.
+            // An interrupt during the handler left functions by a jump.
             if !task.is_latest(frame) {
                 task.drop_above(frame);
             }
@@ -156,10 +156,10 @@ impl<const W: usize> Runtime<'_, W> {
         self.trampolines.return_to_handler
     }
 
-    /// A hooked function returns, whose return address lay at `retp`, or 0 if that is not known: what `return_to_handler` and
-    /// paired trampolines call.
+    /// Handle the return of a hooked function; `return_to_handler` and paired trampolines call this. The return address lay at
+    /// `retp`, which is 0 if unknown.
     ///
-    /// Returns where to go on, which may be a trampoline again; None if no frame is there, and nothing can be done.
+    /// Returns the address at which to go on, which may be a trampoline again; `None` if there is no frame, and no way on.
     pub fn return_to_handler<H: Handlers>(
         &self,
         task: &Task,
@@ -171,7 +171,7 @@ impl<const W: usize> Runtime<'_, W> {
         let here = retp == 0 || top.retp() == retp;
         let frame = if here { top } else { task.unwind_to(retp)? };
         let ret = frame.ret();
-        // Whom that hook hides: most often it is the last one.
+        // The caller that this hook hides: most often there is no older hook.
         let parent_ip = match here && !self.is_trampoline(ret) {
             true => ret,
             false => self.hidden_parent(task, self.trampolines.return_to_handler, retp),
@@ -196,7 +196,7 @@ impl<const W: usize> Runtime<'_, W> {
         Some(ret)
     }
 
-    /// The kernel's `fgraph_retrieve_parent_data`: what a user reserved in the frame `depth` below the top one.
+    /// The data that a user reserved in the frame `depth` below the top one: the kernel's `fgraph_retrieve_parent_data`.
     #[must_use]
     pub fn retrieve_parent_data<'t>(&self, task: &'t Task, key: u64, depth: usize) -> Option<Data<'t>> {
         let user = self.graph.find(key)?;
@@ -208,7 +208,7 @@ impl<const W: usize> Runtime<'_, W> {
         frame.reserved().of(slot)
     }
 
-    /// The kernel's `fgraph_get_task_var`: a word of this thread for a user, zero at first.
+    /// A word of this thread for a user, zero at first: the kernel's `fgraph_get_task_var`.
     #[must_use]
     pub fn task_var<'t>(&self, task: &'t Task, key: u64) -> Option<&'t Word> {
         task.var(self.graph.find(key)?.id.get())

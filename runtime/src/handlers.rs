@@ -1,17 +1,17 @@
-//! Whom the core calls, and what they are shown.
+//! The handlers that the core calls, and their arguments.
 
 use crate::data::Data;
 use crate::task::Task;
 
-/// Where a call goes that enters a traced function. The layer that knows the machine says what is so, and does what the core
-/// answers.
+/// The destination of a call that enters a traced function. The machine's layer fills it in, and then acts on the core's
+/// answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The function; in the answer, where it goes on.
+    /// The function; in the answer, the address at which to go on.
     pub ip: u64,
     /// The return address.
     pub parent: u64,
-    /// Where the return address lies: it tells frames apart whose functions were left without returning.
+    /// The address of the return address. With it the core finds frames whose functions were left without returning.
     pub retp: u64,
     /// A direct trampoline to go through, or 0.
     pub direct: u64,
@@ -22,40 +22,40 @@ pub struct Entry {
 pub struct Call {
     /// The function.
     pub ip: u64,
-    /// Whom it returns to: the true caller, also where other hooks replaced the address, or it leads to a paired trampoline.
+    /// The true caller, even if other hooks replaced the return address, or if it leads to a paired trampoline.
     pub parent_ip: u64,
-    /// How many hooked functions the thread is in, from 0.
+    /// The number of hooked functions that the thread is in, from 0.
     pub depth: u64,
 }
 
-/// What runs for users. They are named by the addresses of their objects; `true` from an entry handler asks for the return.
+/// The handlers of users. Users are named by the addresses of their objects; `true` from an entry handler asks for the return.
 ///
 /// A handler may call traced functions (they are not traced then), be interrupted by traced code, and register and
 /// unregister whomever it likes, itself too.
 pub trait Handlers {
-    /// Registers as the layer has them, which the core hands through: the kernel's `struct ftrace_regs`.
+    /// The layer's type for registers, which the core only passes on: the kernel's `struct ftrace_regs`.
     type Regs;
 
-    /// Whom a function returns to in the end whose return address is `parent` and lies at `retp`. A function that jumps to another
-    /// one from within a paired trampoline leaves it a return address there: the layer has the caller of the one that jumped.
+    /// The true caller of a function whose return address is `parent` and lies at `retp`. A traced function that jumps to another
+    /// one leaves it a return address in a paired trampoline: the layer then returns the caller of the function that jumped.
     fn caller(&self, parent: u64, _retp: u64) -> u64 {
         parent
     }
 
-    /// An ops' callback. The function goes on at `ip`, or, if the ops has IPMODIFY, where the answer says.
+    /// The callback of an ops. The function goes on at `ip`, or, if the ops has IPMODIFY, at the returned address.
     fn callback(&self, _ops: u64, _private: u64, _call: &Call, _regs: &mut Self::Regs, ip: u64) -> u64 {
         ip
     }
 
-    /// A user of the function graph sees an entry, and may reserve data for the return.
+    /// The entry handler of a user of the function graph, which may reserve data for the return.
     fn graph_entry(&self, _user: u64, _call: &Call, _regs: &Self::Regs, _room: &Room) -> bool {
         false
     }
 
-    /// And the return that it asked for.
+    /// The return handler of a user of the function graph that asked for the return.
     fn graph_return(&self, _user: u64, _call: &Call, _regs: &mut Self::Regs, _data: Option<Data>) {}
 
-    /// A probe sees an entry. One without exit handler has no data, and its answer means nothing.
+    /// The entry handler of an fprobe. If it has no exit handler, there are no data, and the answer has no effect.
     fn fprobe_entry(&self, _probe: u64, _call: &Call, _regs: &Self::Regs, _data: Option<Data>) -> bool {
         true
     }
@@ -63,7 +63,7 @@ pub trait Handlers {
     /// And the return.
     fn fprobe_exit(&self, _probe: u64, _call: &Call, _regs: &mut Self::Regs, _data: Option<Data>) {}
 
-    /// A kretprobe sees an entry.
+    /// The entry handler of a kretprobe.
     fn kretprobe_entry(&self, _probe: u64, _call: &Call, _regs: &Self::Regs, _data: Data) -> bool {
         true
     }
@@ -76,27 +76,27 @@ pub trait Handlers {
 #[derive(Debug)]
 pub struct Room<'t> {
     task: &'t Task,
-    /// Where the words in use ended before the user's.
+    /// The end of the words in use before the user's data.
     end: usize,
     owner: usize,
 }
 
 impl<'t> Room<'t> {
-    /// For the user in this slot, behind what is there.
+    /// Room for the user in this slot, behind all words in use.
     pub(crate) fn new(task: &'t Task, owner: usize) -> Self {
         Self { task, end: task.mark(), owner }
     }
 
-    /// The user does not want the return: its data go.
+    /// Drop the user's data, because it does not want the return.
     pub(crate) fn take_back(&self) {
         self.task.cut(self.end);
     }
 
-    /// The kernel's `fgraph_reserve_data`: so many bytes, rounded up to words and cleared, until the function returns.
+    /// Reserve `bytes` bytes, rounded up to words and cleared, until the function returns: the kernel's `fgraph_reserve_data`.
     ///
-    /// None if there is no room, for 0 and for more than 256 bytes, and from the second time on in one entry.
+    /// Returns `None` if there is no room, for 0 and for more than 256 bytes, and for a second reservation at one entry.
     pub fn reserve_data(&self, bytes: usize) -> Option<Data<'t>> {
-        // Words that others have pushed since would come between the frame and its data.
+        // Words pushed since then would lie between the frame and its data.
         if self.task.mark() != self.end {
             return None;
         }

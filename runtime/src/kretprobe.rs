@@ -11,19 +11,19 @@ use crate::users::{User, slot};
 
 /// The most nodes that one probe may have pending.
 const MAXACTIVE_MAX: usize = 4096;
-/// In the flags: the function has an entry handler that may refuse the return.
+/// The flag of a probe with an entry handler, which may decline the return.
 const ENTRY: u64 = 1;
 
 /// A kretprobe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kretprobe {
-    /// The address of the object that stands for it.
+    /// The address of the user's object that identifies the probe.
     pub key: u64,
     /// The function.
     pub ip: u64,
-    /// How many calls of it may be pending on all threads together; 0 is as many as there are nodes.
+    /// The most calls of the function that may be pending on all threads together; 0 means as many as there are nodes.
     pub maxactive: usize,
-    /// Its entry handler is asked first.
+    /// The probe has an entry handler, which decides whether to hook the return.
     pub entry: bool,
 }
 
@@ -55,7 +55,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// Unregister it. Functions that run return without it.
+    /// Unregister a kretprobe. Functions that are running now return without a call of its handler.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -68,7 +68,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// How many calls it missed: made by handlers, or without a node.
+    /// The number of calls that a kretprobe missed: calls made by handlers, or without a free node.
     ///
     /// # Errors
     /// `EINVAL`: it is not registered.
@@ -109,9 +109,10 @@ impl<const W: usize> Runtime<'_, W> {
         });
     }
 
-    /// A function returns that kretprobes wait for, whose return address lay at `retp`: what the rethook trampoline calls.
+    /// Handle the return of a function with pending kretprobes, whose return address lay at `retp`. The rethook trampoline calls
+    /// this.
     ///
-    /// Returns where to go on, which may be a trampoline again; None if nothing is pending.
+    /// Returns the address at which to go on, which may be a trampoline again; `None` if no return is pending.
     pub fn rethook_return<H: Handlers>(&self, task: &Task, handlers: &H, retp: u64, regs: &mut H::Regs) -> Option<u64> {
         self.drop_left_by_jumps(task, retp);
         let parent_ip = self.true_parent(task, self.trampolines.rethook, retp);
@@ -128,14 +129,14 @@ impl<const W: usize> Runtime<'_, W> {
         Some(ret)
     }
 
-    /// Functions that were left by a jump do not return any more: free the nodes above that of the cell at `retp`.
+    /// Free the nodes of functions that were left by a jump and never return: those above the node of `retp`.
     fn drop_left_by_jumps(&self, task: &Task, retp: u64) {
         if self.pool.pending(task).any(|n| n.retp.get() == retp) {
             self.drop_pending(task, |node| node.retp.get() != retp);
         }
     }
 
-    /// Free the latest nodes of a thread, as long as this holds for them.
+    /// Free the latest nodes of a thread, as long as `of` holds for them.
     fn drop_pending(&self, task: &Task, of: impl Fn(&Node) -> bool) {
         while let Some(node) = self.pool.pending(task).next().filter(|n| of(n)) {
             task.pending.set(node.next.get());
@@ -143,7 +144,7 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// A thread has ended, whatever functions it was in: nobody sees them return. `task` is as new, for another thread.
+    /// Drop all pending returns of a thread that has ended. No handler is called for them, and another thread can use `task`.
     ///
     /// The kernel's `ftrace_graph_exit_task` and `rethook_flush_task`.
     pub fn exit_task(&self, task: &Task) {

@@ -1,8 +1,8 @@
-//! The runtime core of function tracing: what trampolines call, and what decides who is called.
+//! The runtime core of function tracing: trampolines call it, and it decides which handlers run.
 //!
-//! No operating system, no allocation, no unsafe code. The layer that knows the machine owns a [`Runtime`], a [`Task`] a
+//! No operating system, no allocation, no unsafe code. The machine's layer owns a [`Runtime`], one [`Task`] for each
 //! thread, and [`Handlers`]; its trampolines call [`Runtime::enter`], [`Runtime::return_to_handler`] and
-//! [`Runtime::rethook_return`]. Operations have the names and the refusals of Linux; where one behaves differently, its
+//! [`Runtime::rethook_return`]. Operations have the names and error codes of Linux; where one behaves differently, its
 //! documentation says how.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! Ops: callbacks at entries, direct calls, redirections; who may be on one function with whom.
+//! Ops: callbacks at entries, direct calls, redirections; and which of them may be on one function together.
 
 use crate::errno::{Errno, Result};
 use crate::flags::{EXIT, Flags};
@@ -9,37 +9,37 @@ use crate::users::User;
 /// An ops to register.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ops<'a> {
-    /// The address of the object that stands for it.
+    /// The address of the user's object that identifies the ops.
     pub key: u64,
-    /// What it is.
+    /// The flags of the ops.
     pub flags: Flags,
-    /// A word for its callback.
+    /// A word for the callback of the ops.
     pub private: u64,
-    /// Functions to trace, by address; none listed is all.
+    /// Functions to trace, by address; an empty list means all functions.
     pub filter: &'a [u64],
     /// Functions not to trace.
     pub notrace: &'a [u64],
 }
 
-/// A redirection: calls go to `to`, but for those that come from the replacement itself.
+/// A redirection: calls go to `to`, except calls made by the replacement itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hijack {
-    /// The replacement.
+    /// The address of the replacement.
     pub to: u64,
-    /// Its end. A caller between its beginning and its end reaches the original.
+    /// The end of the replacement. A caller between `to` and `end` reaches the original function.
     pub end: u64,
 }
 
-/// What a site calls.
+/// The code that a site calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Nothing: a NOP.
     Nop,
-    /// The direct trampoline there, since nobody else traces the function.
+    /// The direct trampoline at this address, as nothing else traces the function.
     Direct(u64),
-    /// `ftrace_caller`: arguments.
+    /// `ftrace_caller`, which saves the argument registers.
     Caller,
-    /// `ftrace_regs_caller`: all registers.
+    /// `ftrace_regs_caller`, which saves all registers.
     RegsCaller,
 }
 
@@ -47,23 +47,23 @@ impl<const W: usize> Runtime<'_, W> {
     /// Register an ops, and call it from then on.
     ///
     /// # Errors
-    /// `EINVAL`: no key, flags that are not for it, an unknown function, IPMODIFY on all functions. `EBUSY`: it is registered,
-    /// or somebody is on the function who excludes it. `ENOMEM`: no slot.
+    /// `EINVAL`: no key, flags that are not for callers, an unknown function, IPMODIFY on all functions. `EBUSY`: the ops is
+    /// registered, or another ops on the function excludes it. `ENOMEM`: no slot.
     pub fn register_ftrace_function(&self, ops: &Ops) -> Result<()> {
         self.register_ops(ops, 0, Errno::Busy)
     }
 
-    /// Unregister it. Functions that run are left as they are.
+    /// Unregister an ops. Functions that are running now are not changed.
     ///
     /// # Errors
-    /// `EBUSY`: it is not registered, as the kernel has it.
+    /// `EBUSY`: the ops is not registered, as in the kernel.
     pub fn unregister_ftrace_function(&self, key: u64) -> Result<()> {
         let user = self.ops.find(key).filter(|u| !u.has(Flags::DIRECT.0)).ok_or(Errno::Busy)?;
         self.ops.remove(user);
         Ok(())
     }
 
-    /// Redirect functions: an IPMODIFY ops whose callback is the core's own, so that it works inside handlers too.
+    /// Redirect functions by an IPMODIFY ops. The core itself is its callback, so that it works inside handlers too.
     ///
     /// # Errors
     /// As `register_ftrace_function`, and `EINVAL` for a replacement without bytes.
@@ -75,7 +75,7 @@ impl<const W: usize> Runtime<'_, W> {
         self.register_ops(&Ops { key, flags, private: hijack.to, filter, notrace: &[] }, hijack.end, Errno::Busy)
     }
 
-    /// Call `addr` directly from functions that nobody else traces, and behind all others from those that somebody does.
+    /// Call `addr` from functions: directly from the site if no other ops traces the function, else after all callbacks.
     ///
     /// # Errors
     /// `EINVAL`: no address, no function, or registered already. `EBUSY`: a function has a direct call, or an IPMODIFY ops
@@ -88,31 +88,31 @@ impl<const W: usize> Runtime<'_, W> {
         self.register_ops(&Ops { flags, ..*ops }, addr, Errno::Inval)
     }
 
-    /// Call another address from the same functions: with one store, so that each call goes to the old one or the new one.
+    /// Change the address of a direct call, with one store, so that each call goes to the old address or to the new one.
     ///
     /// # Errors
-    /// `EINVAL`: no address, or it is no direct ops that is registered.
+    /// `EINVAL`: no address, or no direct ops is registered with this key.
     pub fn modify_ftrace_direct(&self, key: u64, addr: u64) -> Result<()> {
         let user = self.ops.find(key).filter(|u| u.has(Flags::DIRECT.0) && addr != 0).ok_or(Errno::Inval)?;
         user.extra.set(addr);
         Ok(())
     }
 
-    /// Take the direct call away.
+    /// Unregister a direct call.
     ///
     /// # Errors
-    /// `EINVAL`: it is no direct ops that is registered.
+    /// `EINVAL`: no direct ops is registered with this key.
     pub fn unregister_ftrace_direct(&self, key: u64) -> Result<()> {
         let user = self.ops.find(key).filter(|u| u.has(Flags::DIRECT.0)).ok_or(Errno::Inval)?;
         self.ops.remove(user);
         Ok(())
     }
 
-    /// Add a function to the filter of a registered ops, or take it out. Taking the last one out leaves none.
+    /// Add a function to the filter of a registered ops, or remove it. Without its last function the ops traces none.
     ///
     /// # Errors
-    /// `EINVAL`: not registered, an unknown function, or the last one of an IPMODIFY or direct ops. `EBUSY`: somebody is there
-    /// who excludes it.
+    /// `EINVAL`: not registered, an unknown function, or the last one of an IPMODIFY or direct ops. `EBUSY`: another ops on
+    /// the function excludes it.
     pub fn ftrace_set_filter_ip(&self, key: u64, ip: u64, remove: bool) -> Result<()> {
         let user = self.ops.find(key).ok_or(Errno::Inval)?;
         let site = self.sites.find(ip).ok_or(Errno::Inval)?;
@@ -129,7 +129,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// What the site of a function calls now.
+    /// The code that the site of a function calls now.
     #[must_use]
     pub fn target(&self, ip: u64) -> Target {
         let Some(site) = self.sites.find(ip) else { return Target::Nop };
@@ -150,7 +150,7 @@ impl<const W: usize> Runtime<'_, W> {
         }
     }
 
-    /// Is an ops on this function? That of the graph or of probes is if one of its users is.
+    /// Is an ops on this function? The ops of the graph or of probes is, if one of its users is.
     fn attached(&self, user: &User, site: usize) -> bool {
         let flags = Flags(user.flags.get());
         if flags.has(Flags::GRAPH) {
@@ -202,13 +202,13 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// Give a claimed user its functions, which are known to exist.
+    /// Set the filter of a claimed user; all functions are known to exist.
     pub(crate) fn fill(&self, filters: &Filters<W>, user: usize, filter: &[u64], notrace: &[u64]) {
         filter.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| filters.set(user, site, true));
         notrace.iter().filter_map(|ip| self.sites.find(*ip)).for_each(|site| filters.exclude(user, site));
     }
 
-    /// The ops through which a mechanism is called, registered with its first user.
+    /// Register the ops through which a mechanism is called, when its first user registers.
     pub(crate) fn start(&self, flag: Flags) -> Result<()> {
         if self.ops.live().any(|u| u.has(flag.0)) {
             return Ok(());
@@ -223,7 +223,7 @@ impl<const W: usize> Runtime<'_, W> {
         Ok(())
     }
 
-    /// And unregistered with its last.
+    /// Unregister the ops of a mechanism, when its last user unregisters.
     pub(crate) fn stop(&self, flag: Flags) {
         if let Some(user) = self.ops.live().find(|u| u.has(flag.0)) {
             self.ops.remove(user);

@@ -1,25 +1,25 @@
-//! Nodes for the returns that kretprobes wait for: one pool for all threads.
+//! Nodes for pending returns of kretprobes: one pool for all threads.
 
 use crate::task::Task;
 use crate::word::Word;
 
-/// Nodes: returns that can be pending on all threads together.
+/// The number of nodes: the most returns pending on all threads together.
 pub(crate) const NODES: usize = 64;
-/// Words of data of a node.
+/// The number of data words in a node.
 const DATA: usize = 8;
 /// A pending return.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// The probe; 0 while the node is free.
+    /// The id of the probe; 0 while the node is free.
     pub(crate) owner: Word,
-    /// Where the function returns to.
+    /// The function's original return address.
     pub(crate) ret: Word,
     pub(crate) ip: Word,
-    /// Where the return address lay.
+    /// The address at which the return address lay.
     pub(crate) retp: Word,
-    /// Where the thread's shadow stack ended then: frames that begin below are older.
+    /// The end of the thread's shadow stack at the entry: frames that begin below are older.
     pub(crate) top: Word,
-    /// Index of the one that was pending before, and one.
+    /// Index plus one of the node that was pending before.
     pub(crate) next: Word,
     pub(crate) data: [Word; DATA],
 }
@@ -55,7 +55,7 @@ impl Pool {
         self.0.iter().all(|n| n.owner.get() == 0)
     }
 
-    /// A free node, from now on of this probe, with the index that lists have.
+    /// Take a free node for a probe. Returns its index plus one, as in lists, and the node.
     pub(crate) fn take(&self, owner: u64, most: usize) -> Option<(u64, &Node)> {
         if self.0.iter().filter(|n| n.owner.get() == owner).count() >= most {
             return None;

@@ -1,4 +1,4 @@
-//! What the core knows of all threads.
+//! The state of the core that all threads share.
 
 use crate::errno::Result;
 use crate::pool::Pool;
@@ -7,43 +7,43 @@ use crate::task::GRAPH_USERS;
 use crate::users::Users;
 use crate::word::Word;
 
-/// The most ops, those of the graph and the probes among them.
+/// The most ops, including the ops of the graph and of probes.
 pub const OPS: usize = 24;
 /// The most fprobes.
 pub const FPROBES: usize = 32;
 /// The most kretprobes.
 pub const KRETPROBES: usize = 16;
 
-/// Where replaced return addresses lead.
+/// The trampolines to which replaced return addresses lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trampolines {
-    /// Of the function graph.
+    /// The address of the function graph's trampoline.
     pub return_to_handler: u64,
-    /// Of kretprobes.
+    /// The address of the kretprobes' trampoline.
     pub rethook: u64,
 }
 
-/// The state of all threads, for up to 64 × `W` functions. It allocates nothing.
+/// The state shared by all threads, for up to 64 × `W` functions. It allocates nothing.
 ///
-/// Trampolines may enter it on any thread at any time. Whoever registers and unregisters holds a lock of the layer above.
+/// Trampolines may enter it on any thread at any time. Callers that register and unregister hold a lock of the layer above.
 #[derive(Debug)]
 pub struct Runtime<'s, const W: usize> {
     pub(crate) sites: Sites<'s>,
-    /// Where functions were found in the list the last time, by a hash of their addresses.
+    /// A cache of the functions' indices in the list, by a hash of their addresses.
     found: [[Word; 64]; W],
     pub(crate) trampolines: Trampolines,
     pub(crate) ops: Users<W, OPS>,
-    /// The bit of the function graph's ops; 0 if there is none.
+    /// The slot bit of the function graph's ops; 0 if there is none.
     pub(crate) of_graph: Word,
     pub(crate) graph: Users<W, GRAPH_USERS>,
-    /// The bit of the graph user who stands for all fprobes with an exit handler; 0 if there is none.
+    /// The slot bit of the graph user that stands for all fprobes with an exit handler; 0 if there is none.
     pub(crate) of_fprobes: Word,
-    /// Slots of graph users in the order in which they are given out: a released one comes last.
+    /// Slots of graph users in the order of their next use: a released slot comes last.
     pub(crate) turns: [Word; GRAPH_USERS],
     pub(crate) fprobes: Users<W, FPROBES>,
     pub(crate) kretprobes: Users<W, KRETPROBES>,
     pub(crate) pool: Pool,
-    /// Counts registrations of any kind.
+    /// The number of registrations of any kind so far.
     clock: Word,
 }
 
@@ -51,7 +51,7 @@ impl<'s, const W: usize> Runtime<'s, W> {
     /// A core that traces nothing yet.
     ///
     /// # Errors
-    /// `EINVAL`: the sites are not sorted. `E2BIG`: they are more than 64 × `W`.
+    /// `EINVAL`: the sites are not sorted. `E2BIG`: there are more than 64 × `W` sites.
     pub fn new(sites: &'s [Site<'s>], trampolines: Trampolines) -> Result<Self> {
         Ok(Self {
             sites: Sites::new(sites, 64 * W)?,
@@ -75,9 +75,9 @@ impl<'s, const W: usize> Runtime<'s, W> {
         &self.sites
     }
 
-    /// Where a function is in the list: there where it was the last time, unless another one took the place in the table.
+    /// The index of a function in the list. It is cached until another function takes its place in the table.
     pub(crate) fn site(&self, ip: u64) -> Option<usize> {
-        // Fibonacci hashing: the upper bits differ where addresses do. As many as the table has, or almost.
+        // Fibonacci hashing: the upper bits differ if addresses differ. Use about as many bits as index the table.
         let hash = ip.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - (64 * W + 1).ilog2().max(1));
         let found = self.found.as_flattened().get(hash as usize)?;
         let site = found.index();
@@ -97,7 +97,7 @@ impl<'s, const W: usize> Runtime<'s, W> {
         self.clock.add(1) + 1
     }
 
-    /// The number of the latest.
+    /// The number of the latest registration.
     pub(crate) fn now(&self) -> u64 {
         self.clock.get()
     }

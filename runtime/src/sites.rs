@@ -6,13 +6,13 @@ use crate::word::Word;
 /// A patchable entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site<'s> {
-    /// Address of the function.
+    /// The address of the function.
     pub ip: u64,
-    /// Its name, for patterns.
+    /// The function's name, for patterns.
     pub name: &'s str,
 }
 
-/// All of them, sorted by address.
+/// All sites, sorted by address.
 #[derive(Clone, Copy, Debug)]
 pub struct Sites<'s>(&'s [Site<'s>]);
 
@@ -20,7 +20,7 @@ impl<'s> Sites<'s> {
     /// The list of sites, which must be sorted and no longer than a filter.
     ///
     /// # Errors
-    /// `EINVAL`: it is not sorted or has an address twice. `E2BIG`: it has more than `room` entries.
+    /// `EINVAL`: the list is not sorted or has an address twice. `E2BIG`: it has more than `room` entries.
     pub fn new(list: &'s [Site<'s>], room: usize) -> Result<Self> {
         if list.len() > room {
             return Err(Errno::TooBig);
@@ -31,13 +31,13 @@ impl<'s> Sites<'s> {
         }
     }
 
-    /// Where `ip` is in the list: the kernel's `ftrace_location`.
+    /// The index of `ip` in the list: the kernel's `ftrace_location`.
     #[must_use]
     pub fn find(&self, ip: u64) -> Option<usize> {
         self.0.binary_search_by_key(&ip, |s| s.ip).ok()
     }
 
-    /// The address of an entry; 0 outside.
+    /// The address of the entry at index `site`; 0 if out of range.
     #[must_use]
     pub fn ip(&self, site: usize) -> u64 {
         self.0.get(site).map_or(0, |s| s.ip)
@@ -50,16 +50,16 @@ impl<'s> Sites<'s> {
     }
 }
 
-/// The most users of a table, and where in a word the bits begin of those who do not want the function.
+/// The most users of a table. In a word, the bits of users that do not want the function begin here.
 const NOT: u32 = 32;
 
-/// Which functions the users of a table want: a word for each function, with two bits for each user.
+/// The functions that the users of a table want: a word for each function, with two bits for each user.
 ///
-/// One load says who wants a function. The kernel takes an empty hash for "all", so that taking the last function away traces
-/// everything. Here a list that became empty has none, and "all" is a state of its own.
+/// One load gives all users that want a function. In the kernel an empty hash means "all", so that removing the last function
+/// traces everything. Here a list that became empty means no function, and "all" is a state of its own.
 #[derive(Debug)]
 pub(crate) struct Filters<const W: usize> {
-    /// A bit for each user who wants all functions. Of the others the list counts.
+    /// A bit for each user that wants all functions. For other users the list counts.
     all: Word,
     functions: [[Word; 64]; W],
 }
@@ -73,7 +73,7 @@ impl<const W: usize> Filters<W> {
         self.functions.as_flattened().get(site)
     }
 
-    /// Who wants this function, a bit each. The bits of those who do not exist mean nothing.
+    /// The users that want this function, as a bit mask. Bits of users that do not exist have no meaning.
     pub(crate) fn wanting(&self, site: usize) -> u64 {
         let lists = self.function(site).map_or(0, Word::get);
         (lists | self.all.get()) & !(lists >> NOT)
@@ -89,12 +89,12 @@ impl<const W: usize> Filters<W> {
         self.all.get() >> user & 1 == 1
     }
 
-    /// How many functions the user lists.
+    /// The number of functions in the user's list.
     pub(crate) fn count(&self, user: usize) -> usize {
         self.functions.as_flattened().iter().filter(|word| word.get() >> user & 1 == 1).count()
     }
 
-    /// Put a function into the user's list or take it out. From the first on, the user wants only those that are in.
+    /// Put a function into the user's list or take it out. After the first call, the user wants only listed functions.
     pub(crate) fn set(&self, user: usize, site: usize, on: bool) {
         if let Some(word) = self.function(site) {
             let bit = 1 << user;
@@ -103,18 +103,18 @@ impl<const W: usize> Filters<W> {
         self.all.set(self.all.get() & !(1 << user));
     }
 
-    /// The user does not want this function, listed or not.
+    /// Exclude this function for the user, listed or not.
     pub(crate) fn exclude(&self, user: usize, site: usize) {
         if let Some(word) = self.function(site) {
             word.set(word.get() | 1 << NOT << user);
         }
     }
 
-    /// The user wants all functions again.
+    /// Clear the user's list, so that it wants all functions again.
     pub(crate) fn reset(&self, user: usize) {
         self.all.set(self.all.get() | 1 << user);
         let both = 1 << user | 1 << NOT << user;
-        // Most words have nothing of the user: they are left alone.
+        // Most words have no bit of the user, and are not written.
         let named = self.functions.as_flattened().iter().filter(|word| word.get() & both != 0);
         named.for_each(|word| word.set(word.get() & !both));
     }
@@ -133,7 +133,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
             }
             Some(&c) if c == b'?' || c == name[n] => (p, n) = (p + 1, n + 1),
             _ => {
-                // The last star takes one character more.
+                // The last star matches one character more.
                 let Some((at, taken)) = star else { return false };
                 star = Some((at, taken + 1));
                 (p, n) = (at + 1, taken + 1);

@@ -1,4 +1,4 @@
-//! What a thread has of its own: the shadow stack, the recursion guard, pending kretprobes.
+//! The state of one thread: the shadow stack, the recursion guard, pending kretprobes.
 
 use crate::data::Data;
 use crate::users::{EPOCH, slot};
@@ -8,7 +8,7 @@ use crate::word::Word;
 pub const GRAPH_USERS: usize = 16;
 /// Words of a shadow stack.
 const WORDS: usize = 512 - GRAPH_USERS;
-/// Words of a frame: return address, function, where the return address lay, and the link that ends it.
+/// Words of a frame: return address, function, address of the return address, and the link that ends the frame.
 const FRAME: usize = 4;
 /// The most words that one user can reserve in a frame.
 const MOST_DATA: usize = 32;
@@ -16,29 +16,29 @@ const MOST_DATA: usize = 32;
 /// Contexts that nest on one thread: ordinary, soft interrupt or signal, interrupt, NMI.
 const CONTEXTS: usize = 4;
 
-/// In the link of a frame: where the next older one begins, then a bit for each user who wants the return, and from `EPOCH` on
-/// the count of registrations at the entry.
+/// The lowest user bit in a frame's link. Below is the start of the next older frame, here a bit for each user that wants the
+/// return, and from `EPOCH` on the count of registrations at the entry.
 const USERS: u32 = 12;
-/// In the header of data: the number of words behind it, and from here on the owner's slot.
+/// The lowest bit of the owner's slot in a header of data. Below is the number of words behind the header.
 const OWNER: u32 = 8;
 
-/// A thread. Other threads never look inside; interrupts and signals on this one may, between any two stores.
-// Counts come first: their offsets have a byte in instructions then.
+/// The state of a thread. Other threads never read it; interrupts and signals on this thread may, between any two stores.
+// Counts come first, so that their offsets fit one byte in instructions.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Task {
-    /// Where the words in use end.
+    /// The end of the words in use.
     top: Word,
-    /// Where the latest frame begins; there is none at the end of all words.
+    /// The start of the latest frame; the end of all words if there is no frame.
     frame: Word,
-    /// How many hooked functions are active.
+    /// The number of active hooked functions.
     depth: Word,
     overrun: Word,
     unwound: Word,
-    /// For each context, whether a handler of it is running.
+    /// For each context: is a handler running?
     guards: [Word; CONTEXTS],
     context: Word,
-    /// The latest pending kretprobe, as an index into the pool and one; 0 is none.
+    /// The latest pending kretprobe, as an index into the pool plus one; 0 means none.
     pub(crate) pending: Word,
     words: [Word; WORDS],
     vars: [Word; GRAPH_USERS],
@@ -56,7 +56,7 @@ pub(crate) struct Guard<'t>(&'t Task);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // Who interrupts has left its context again by then.
+        // An interrupt has left its context again before this one continues.
         self.0.guard().set(0);
     }
 }
@@ -80,14 +80,14 @@ impl Task {
         }
     }
 
-    /// Everything but the words of the stack is as in a new one.
+    /// Reset all state but the words of the stack to that of a new task.
     pub(crate) fn reset(&self) {
         let counts = [&self.top, &self.depth, &self.overrun, &self.unwound, &self.context, &self.pending];
         counts.into_iter().chain(&self.guards).chain(&self.owners).for_each(|word| word.set(0));
         self.frame.set(WORDS as u64);
     }
 
-    /// Say in which context the thread is now: 0 ordinary, up to 3. Returns the one before.
+    /// Set the context of the thread: 0 for ordinary code, up to 3. Returns the context before.
     pub fn enter_context(&self, context: u64) -> u64 {
         let before = self.context.get();
         self.context.set(context.min(CONTEXTS as u64 - 1));
@@ -99,7 +99,7 @@ impl Task {
         &self.guards[self.context.index() % CONTEXTS]
     }
 
-    /// Take the guard of this context, or find that one of its handlers is running.
+    /// Take the guard of this context; `None` if one of its handlers is running.
     pub(crate) fn lock(&self) -> Option<Guard<'_>> {
         let guard = self.guard();
         (guard.get() == 0).then(|| {
@@ -108,19 +108,19 @@ impl Task {
         })
     }
 
-    /// Functions that were not traced because the shadow stack was full.
+    /// The number of calls not traced because the shadow stack was full.
     #[must_use]
     pub fn overrun(&self) -> u64 {
         self.overrun.get()
     }
 
-    /// Frames that were dropped because the thread left their functions without returning.
+    /// The number of frames dropped because the thread left their functions without returning.
     #[must_use]
     pub fn unwound(&self) -> u64 {
         self.unwound.get()
     }
 
-    /// Is nothing pending, on either stack?
+    /// Are the shadow stack and the list of pending kretprobes empty?
     #[must_use]
     pub fn is_balanced(&self) -> bool {
         let counts = [&self.top, &self.depth, &self.pending];
@@ -131,7 +131,7 @@ impl Task {
         self.depth.get()
     }
 
-    /// The word of this thread for a user: zero until the user stores something.
+    /// The word of this thread for a user: zero until the user stores a value.
     pub(crate) fn var(&self, id: u64) -> Option<&Word> {
         let var = self.vars.get(slot(id))?;
         if self.owners[slot(id)].get() != id {
@@ -141,19 +141,19 @@ impl Task {
         Some(var)
     }
 
-    /// The words of the frame that begins there.
+    /// The words of the frame that begins at `start`.
     fn head(&self, start: usize) -> Option<&[Word; FRAME]> {
         self.words.get(start..)?.first_chunk()
     }
 
-    /// The frame that begins there, with all up to `top`.
+    /// The frame that begins at `start`, with all words up to `top`.
     fn frame_at(&self, start: usize, top: usize) -> Option<Frame<'_>> {
         let (head, reserved) = self.words.get(start..top)?.split_first_chunk()?;
         Some(Frame { head, reserved, start })
     }
 
-    /// Push a frame, or count that there is no room. Between any two stores an interrupt may push and pop above `top`: that moves
-    /// first, and a frame is found from when all of it is there.
+    /// Push a frame, or count an overrun if there is no room. An interrupt between any two stores may push and pop above `top`:
+    /// so `top` moves first, and the frame becomes visible when it is complete.
     pub(crate) fn push(&self, ret: u64, func: u64, retp: u64) -> Option<usize> {
         let start = self.top.index();
         let Some([at, own, place, link]) = self.head(start) else {
@@ -170,36 +170,36 @@ impl Task {
         Some(start)
     }
 
-    /// Say who wants the return from the frame that begins there, of those whose ids are no more than `latest`.
+    /// Store which users want the return in the frame that begins at `start`. Their ids are at most `latest`.
     pub(crate) fn settle(&self, start: usize, users: u64, latest: u64) {
         let Some([.., link]) = self.head(start) else { return };
         link.set(latest >> EPOCH << EPOCH | users << USERS | link.get());
     }
 
-    /// Take the latest frame away, and what lies above it.
+    /// Pop the latest frame, and all words above it.
     pub(crate) fn pop(&self, frame: &Frame) {
-        // Whoever interrupts between these pushes above the frame.
+        // An interrupt between these stores pushes above the frame.
         self.frame.set(frame.link().older() as u64);
         self.top.set(frame.start as u64);
         self.depth.set(self.depth.get().wrapping_sub(1));
     }
 
-    /// The same, when nobody wants it.
+    /// Drop the latest frame, whose return no user wants.
     pub(crate) fn drop_frame(&self) {
         self.top_frame().iter().for_each(|frame| self.pop(frame));
     }
 
-    /// Where the stack ends now, to cut it back to.
+    /// The current end of the stack, for [`Task::cut`].
     pub(crate) fn mark(&self) -> usize {
         self.top.index()
     }
 
-    /// Drop what was reserved since.
+    /// Drop all words reserved since `mark` was taken.
     pub(crate) fn cut(&self, mark: usize) {
         self.top.set(mark as u64);
     }
 
-    /// Reserve words at the end, which is there, for the user in this slot. Nobody looks for them before the frame is settled.
+    /// Reserve words for the user in slot `owner` at `end`, the end of the stack. No code reads them before the frame is settled.
     pub(crate) fn reserve(&self, end: usize, owner: usize, words: usize) -> Option<Data<'_>> {
         if words == 0 || words > MOST_DATA {
             return None;
@@ -207,7 +207,7 @@ impl Task {
         let (header, data) = self.words.get(end..end + 1 + words)?.split_first()?;
         self.top.set((end + 1 + words) as u64);
         header.set((owner << OWNER | words) as u64);
-        // What the last owner of this memory left is nobody's to read.
+        // No user may read the words of the memory's last owner.
         data.iter().for_each(|w| w.set(0));
         Some(Data(data))
     }
@@ -227,8 +227,8 @@ impl Task {
         })
     }
 
-    /// The frame of the function whose return address lay at `retp`, or else the latest. Frames above it are dropped: their
-    /// functions were left by a jump.
+    /// The frame of the function whose return address lay at `retp`, or else the latest frame. Drops the frames above it,
+    /// because their functions were left by a jump.
     #[cold]
     pub(crate) fn unwind_to(&self, retp: u64) -> Option<Frame<'_>> {
         let frame = self.frames().find(|f| f.retp() == retp).or_else(|| self.top_frame())?;
@@ -236,12 +236,12 @@ impl Task {
         Some(frame)
     }
 
-    /// Is the frame that begins there the latest? Those above it, when a handler is done, were left by a jump.
+    /// Is the frame that begins at `start` the latest? Frames still above it after a handler belong to functions left by a jump.
     pub(crate) fn is_latest(&self, start: usize) -> bool {
         self.frame.index() == start
     }
 
-    /// Drop the frames above the one that begins there.
+    /// Drop the frames above the one that begins at `start`.
     #[cold]
     pub(crate) fn drop_above(&self, start: usize) {
         let above = || self.frames().take_while(|f| f.start > start);
@@ -259,23 +259,23 @@ impl Task {
 pub(crate) struct Link(u64);
 
 impl Link {
-    /// Where the next older frame begins.
+    /// The start of the next older frame.
     fn older(self) -> usize {
         (self.0 & ((1 << USERS) - 1)) as usize
     }
 
-    /// The slots of those who want the return, a bit each.
+    /// The slots of users that want the return, as a bit mask.
     pub(crate) fn users(self) -> u64 {
         self.0 >> USERS & ((1 << GRAPH_USERS) - 1)
     }
 
-    /// No less than the ids of those who were there at the entry, and less than later ones, which may be in their slots.
+    /// An upper bound of the ids of users registered at the entry. Ids of later users, maybe in the same slots, are greater.
     pub(crate) fn latest(self) -> u64 {
         self.0
     }
 }
 
-/// A frame of the shadow stack, with what users reserved in it behind.
+/// A frame of the shadow stack, with the users' reserved words behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'t> {
     head: &'t [Word; FRAME],
@@ -294,27 +294,27 @@ impl<'t> Frame<'t> {
         self.head[1].get()
     }
 
-    /// Where the return address lay.
+    /// The address at which the return address lay.
     pub(crate) fn retp(&self) -> u64 {
         self.head[2].get()
     }
 
-    /// Who wants the return.
+    /// The link of the frame: the users that want the return, and the next older frame.
     pub(crate) fn link(&self) -> Link {
         Link(self.head[3].get())
     }
 
-    /// What users reserved.
+    /// The words that users reserved in the frame.
     pub(crate) fn reserved(&self) -> Reserved<'t> {
         Reserved(self.reserved)
     }
 }
 
-/// What users reserved in a frame, in the order of their slots.
+/// The words that users reserved in a frame, in the order of their slots.
 pub(crate) struct Reserved<'t>(&'t [Word]);
 
 impl<'t> Reserved<'t> {
-    /// What the user in this slot reserved. That and what is before it are passed over for good.
+    /// The words that the user in slot `owner` reserved. Consumes them and all words before them.
     pub(crate) fn of(&mut self, owner: usize) -> Option<Data<'t>> {
         while let Some((header, behind)) = self.0.split_first() {
             let header = header.index();

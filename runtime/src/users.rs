@@ -1,6 +1,6 @@
-//! Tables of users: a slot each, found by the address of the user's own object as in the kernel, told apart by an id.
+//! Tables of users. Each user has a slot. As in the kernel, the address of the user's object finds it; an id identifies it.
 //!
-//! An id has the number of its registration in it. A frame that was pushed for a user who is gone names an id that no slot
+//! An id contains the number of its registration. A frame pushed for a user that unregistered names an id that no slot
 //! has any more, even if the same object, or another one in its memory, was registered since.
 
 use core::ops::Range;
@@ -9,8 +9,8 @@ use crate::errno::{Errno, Result};
 use crate::sites::Filters;
 use crate::word::Word;
 
-/// Bits of an id below the number of its registration: the slot, and zeros where the shadow stack has other things beside
-/// such a number, so that a word of it and an id are told in order by one comparison.
+/// The number of bits of an id below the number of its registration: the slot, and zeros where a word of the shadow stack
+/// has other fields beside such a number, so that one comparison orders such a word and an id.
 pub(crate) const EPOCH: u32 = 28;
 
 /// The id of a user: the number of the registration, and the slot.
@@ -19,7 +19,7 @@ pub(crate) const fn id(epoch: u64, slot: usize) -> u64 {
     epoch << EPOCH | slot as u64
 }
 
-/// The number of the registration that an id is of.
+/// The number of the registration in an id.
 pub(crate) const fn epoch(id: u64) -> u64 {
     id >> EPOCH
 }
@@ -29,23 +29,23 @@ pub(crate) const fn slot(id: u64) -> usize {
     (id & ((1 << EPOCH) - 1)) as usize
 }
 
-/// No less than any id that was given out when the count of registrations was `now`, and less than those that came later.
+/// An upper bound of all ids that existed when the count of registrations was `now`. All later ids are greater.
 pub(crate) const fn latest(now: u64) -> u64 {
     now << EPOCH | ((1 << EPOCH) - 1)
 }
 
-/// What is known of a user: a cache line, found by its slot with a shift.
+/// The state of a user: one cache line, so that a shift of the slot finds it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct User {
-    /// 0: the slot is free.
+    /// The id of the user; 0 if the slot is free.
     pub(crate) id: Word,
     /// The address of the user's object.
     pub(crate) key: Word,
     pub(crate) flags: Word,
     /// A word for the handlers.
     pub(crate) private: Word,
-    /// What the table wants: a direct trampoline, words of data.
+    /// A word for the table: a direct trampoline, or the number of words of data.
     pub(crate) extra: Word,
     pub(crate) missed: Word,
 }
@@ -62,12 +62,12 @@ impl User {
         }
     }
 
-    /// Is there a user, whose id is no more than `latest`?
+    /// Does the slot have a user whose id is at most `latest`?
     pub(crate) fn is_by(&self, latest: u64) -> bool {
         self.id.get().wrapping_sub(1) < latest
     }
 
-    /// Where it is in its table.
+    /// The user's slot in its table.
     pub(crate) fn slot(&self) -> usize {
         slot(self.id.get())
     }
@@ -84,11 +84,11 @@ pub(crate) struct Users<const W: usize, const N: usize> {
     slots: [User; N],
     /// A bit for each slot that is taken.
     taken: Word,
-    /// Which functions they want, by slot.
+    /// The functions that users want, by slot.
     pub(crate) filters: Filters<W>,
 }
 
-/// The bits of a word from below, by number.
+/// The numbers of the set bits of a word, lowest first.
 pub(crate) fn bits(mut left: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
@@ -102,7 +102,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         Self { slots: [const { User::new() }; N], taken: Word::new(0), filters: Filters::new() }
     }
 
-    /// The user with this object, if registered.
+    /// The user whose object has the address `key`, if registered.
     pub(crate) fn find(&self, key: u64) -> Option<&User> {
         self.live().find(|u| u.key.get() == key)
     }
@@ -122,7 +122,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.taken.get()
     }
 
-    /// Which of them want this function, a bit each.
+    /// The users that want this function, as a bit mask of slots.
     pub(crate) fn wanting(&self, site: usize) -> u64 {
         self.taken.get() & self.filters.wanting(site)
     }
@@ -132,7 +132,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.filters.wanting(site) >> slot & 1 == 1
     }
 
-    /// Those who want this function, by slot.
+    /// The users that want this function, by slot.
     pub(crate) fn of(&self, site: usize) -> impl Iterator<Item = &User> {
         bits(self.wanting(site)).filter_map(|slot| self.at(slot))
     }
@@ -143,7 +143,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.claim_at(free.ok_or(Errno::Nomem)?, key)
     }
 
-    /// The same with this slot.
+    /// Claim this slot for a new user, with empty filters, not visible yet.
     pub(crate) fn claim_at(&self, slot: usize, key: u64) -> Result<(usize, &User)> {
         let user = self.slots.get(slot).filter(|u| u.id.get() == 0).ok_or(Errno::Nomem)?;
         user.key.set(key);
@@ -157,7 +157,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         self.slots.get(slot).filter(|u| u.id.get() != 0)
     }
 
-    /// The same, if its id is no more than `latest`.
+    /// The user in a slot, if its id is at most `latest`.
     pub(crate) fn at_by(&self, slot: usize, latest: u64) -> Option<&User> {
         self.slots.get(slot).filter(|u| u.is_by(latest))
     }
@@ -170,22 +170,22 @@ impl<const W: usize, const N: usize> Users<W, N> {
         }
     }
 
-    /// Take a user away.
+    /// Remove a user, and free its slot.
     pub(crate) fn remove(&self, user: &User) {
         let taken = self.taken.get() & !(1 << user.slot());
         user.id.set(0);
         self.taken.set(taken);
     }
 
-    /// The live ones of some slots whose ids are in a range, with their ids.
+    /// The live users of some slots whose ids are in a range, with their ids.
     fn between(&self, slots: u64, ids: Range<u64>) -> impl Iterator<Item = (u64, &User)> {
         let of = bits(slots).filter_map(|slot| self.slots.get(slot));
         of.map(|u| (u.id.get(), u)).filter(move |(id, _)| ids.contains(id))
     }
 
-    /// Visit the users who are there now and still there when their turn comes, the newest first.
+    /// Visit the users that are registered now, the newest first, if they still are when their turn comes.
     ///
-    /// Who is registered meanwhile has a higher id than all of them, also in a slot that one of them had.
+    /// A user registered meanwhile has a higher id than all of them, even in a slot that one of them had.
     #[inline]
     pub(crate) fn newest(&self, mut visit: impl FnMut(u64, &User)) {
         let (mut left, mut end) = (self.taken.get(), u64::MAX);
@@ -195,7 +195,7 @@ impl<const W: usize, const N: usize> Users<W, N> {
         }
     }
 
-    /// The same, the oldest first.
+    /// Visit the users that are registered now, the oldest first, if they still are when their turn comes.
     pub(crate) fn oldest(&self, mut visit: impl FnMut(u64, &User)) {
         let (mut left, mut from) = (self.taken.get(), 1);
         let end = self.between(left, 1..u64::MAX).map(|(id, _)| id + 1).max().unwrap_or(from);

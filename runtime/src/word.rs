@@ -19,22 +19,22 @@ impl Word {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Store.
+    /// Store a value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Add, and return what was there. Wraps.
+    /// Add to the word, and return its old value. Wraps on overflow.
     pub fn add(&self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::AcqRel)
     }
 
-    /// Store `new` if `old` is there. Is it done?
+    /// Store `new` if the value is `old`. Returns whether it did.
     pub fn swap_if(&self, old: u64, new: u64) -> bool {
         self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// An index. Those that are stored come from one.
+    /// The value as an index. Stored indices come from a `usize`.
     pub(crate) fn index(&self) -> usize {
         self.get() as usize
     }

@@ -1,4 +1,4 @@
-//! Generated trampolines, and what is known of them.
+//! Generated trampolines, with their contracts and costs.
 
 use codegen::ask::frame::Stores;
 use codegen::ask::spec::Spec as Planned;
@@ -21,27 +21,27 @@ pub struct Trampolines {
     target: Target,
     assembly: Assembly,
     requests: Vec<Request>,
-    /// The prototypes, as they were given, of those whose callee has the same.
+    /// For each trampoline, the prototype as given, if its callee has the same one.
     prototypes: Vec<Option<String>>,
 }
 
-/// What a trampoline promises.
+/// The promises of a trampoline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Contract {
-    /// The function that it calls; empty if none, or if these are programs.
+    /// The function that the trampoline calls; empty if it calls none, or calls programs.
     pub calls: String,
-    /// Registers that have their value again when the traced function goes on.
+    /// Registers that are preserved when the traced function goes on.
     pub kept: Vec<&'static str>,
-    /// Registers that may have any value then.
+    /// Registers that are clobbered when the traced function goes on.
     pub clobbered: Vec<&'static str>,
-    /// Whether the flags have their value again.
+    /// The flags are preserved.
     pub flags_kept: bool,
-    /// Bytes to which the stack pointer is aligned at its call.
+    /// Bytes to which the stack pointer is aligned at the trampoline's call.
     pub stack_align: u32,
-    /// The structure that its callback gets a pointer to, and its slots.
+    /// The slots of the structure that the callback gets a pointer to.
     pub frame: Vec<Slot>,
-    /// All of it in sentences, as they stand above the trampoline in the text.
+    /// The whole contract in sentences, as in the comment above the trampoline in the text.
     pub sentences: Vec<String>,
 }
 
@@ -49,11 +49,11 @@ pub struct Contract {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Slot {
-    /// The member.
+    /// The member's name.
     pub member: &'static str,
     /// Bytes from the start of the structure.
     pub offset: i32,
-    /// Whether what the callback stores there takes effect.
+    /// A store to the slot by the callback takes effect.
     pub stores_take_effect: bool,
 }
 
@@ -61,29 +61,29 @@ pub struct Slot {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Relocation {
-    /// Offset of the field.
+    /// Offset of the field in the bytes.
     pub offset: u32,
     /// ELF relocation type.
     pub r_type: u32,
-    /// The psABI's name of that.
+    /// The psABI's name of the relocation type.
     pub name: Option<String>,
-    /// What it refers to.
+    /// The symbol or place to which the relocation refers.
     pub to: Referent,
-    /// What is added.
+    /// The addend.
     pub addend: i64,
 }
 
-/// What a relocation refers to.
+/// The symbol or place to which a relocation refers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Referent {
-    /// A symbol, one of the trampolines' own among them.
+    /// A symbol, which may be one of the trampolines' own.
     Symbol(String),
-    /// A place in the bytes themselves.
+    /// An offset in the bytes themselves.
     Offset(u32),
 }
 
-/// What a trampoline costs.
+/// The cost of a trampoline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Cost {
@@ -91,17 +91,17 @@ pub struct Cost {
     pub bytes: u32,
     /// Instructions in the code.
     pub instructions: u32,
-    /// Most bytes of stack, without what the functions that it calls use.
+    /// The most bytes of stack that the trampoline uses, without those of the functions that it calls.
     pub stack: u32,
-    /// The ways through it.
+    /// The paths through the trampoline.
     pub paths: Vec<Path>,
 }
 
-/// A way through a trampoline. The instructions of what it calls are not counted.
+/// A path through a trampoline. Instructions of called functions are not counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Path {
-    /// `plain`, or what the branch is for that leads here.
+    /// `plain`, or the purpose of the branch that leads to this path.
     pub name: &'static str,
     /// Instructions executed.
     pub executed: u32,
@@ -109,14 +109,14 @@ pub struct Path {
     pub loads: u32,
     /// Words written.
     pub stores: u32,
-    /// Times that the CPU's clock is read.
+    /// The number of reads of the CPU's clock.
     pub clock: u32,
 }
 
 /// Generate trampolines for one target, into one object.
 ///
 /// # Errors
-/// A spec that the target cannot have; a symbol that two of them define. The message names it.
+/// A spec that the target does not support; a symbol that two specs define. The message names it.
 pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
     let requests = specs.iter().map(|spec| spec.request(target)).collect::<Result<Vec<_>>>()?;
     let planned: Vec<_> = requests.iter().map(Request::spec).collect();
@@ -126,15 +126,15 @@ pub fn generate(target: &Target, specs: &[Spec]) -> Result<Trampolines> {
 }
 
 impl Trampolines {
-    /// Their symbols.
+    /// The symbols of the trampolines.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.requests.iter().map(|request| request.spec().name)
     }
 
-    /// Text that GNU as assembles, with what each promises above it.
+    /// Text that GNU as assembles, with the contract of each trampoline above it.
     ///
     /// # Errors
-    /// None that a spec causes.
+    /// No spec causes one.
     pub fn text(&self) -> Result<String> {
         templates::asm(&self.listings()?, self.target.resolved(), self.target.arch())
     }
@@ -142,7 +142,7 @@ impl Trampolines {
     /// A C header: the trampolines, the functions that they call, labels, and offsets in the callbacks' structures.
     ///
     /// # Errors
-    /// None that a spec causes.
+    /// No spec causes one.
     pub fn header(&self) -> Result<String> {
         let parsed = |prototype: &Option<String>| prototype.as_deref().map(Prototype::parse).transpose();
         let prototypes = self.prototypes.iter().map(parsed).collect::<Result<Vec<_>>>()?;
@@ -152,7 +152,7 @@ impl Trampolines {
     /// An ELF64 relocatable object, as GNU as makes it from the text.
     ///
     /// # Errors
-    /// Too much for the format's 32-bit counts.
+    /// The object exceeds the format's 32-bit counts.
     pub fn object(&self) -> Result<Vec<u8>> {
         obj::write(&self.assembly, self.target.resolved())
     }
@@ -165,7 +165,7 @@ impl Trampolines {
     /// The relocations of [`Trampolines::bytes`], lowest offset first.
     ///
     /// # Errors
-    /// None that a spec causes.
+    /// No spec causes one.
     pub fn relocations(&self) -> Result<Vec<Relocation>> {
         let (assembly, facts) = (&self.assembly, self.target.resolved().facts);
         let no_place = |reloc: &Reloc| Error::Unpaired { high: reloc.at.into() };
@@ -188,27 +188,27 @@ impl Trampolines {
         Ok(all)
     }
 
-    /// The one of them, which records or is a sled, as a template: what `gen --emit template` writes.
+    /// The only trampoline, which records or is a sled, as a template: the output of `gen --emit template`.
     ///
     /// # Errors
-    /// It is neither, or not the only one, or refers to more than [`Filled`](crate::Filled) has.
+    /// The trampoline is of another kind, or not the only one, or refers to more than [`Filled`](crate::Filled) has.
     pub fn template(&self) -> Result<Template> {
         let (target, specs) = (self.target.resolved(), self.requests.iter().map(Request::spec).collect::<Vec<_>>());
         Ok(Template::new(&Made::of(&self.assembly, &specs, target)?, target.facts))
     }
 
-    /// What one of them promises.
+    /// The contract of the trampoline called `name`.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No trampoline has this name.
     pub fn contract(&self, name: &str) -> Result<Contract> {
         Ok(Contract::of(&Promise::of(&self.planned(name)?, self.target.resolved())?))
     }
 
-    /// What one of them costs.
+    /// The cost of the trampoline called `name`.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No trampoline has this name.
     pub fn cost(&self, name: &str) -> Result<Cost> {
         let cost = self.target.backend().text(&self.planned(name)?, self.target.resolved())?.cost;
         let paths = cost.paths.iter().map(|p| {
@@ -228,13 +228,13 @@ impl Trampolines {
         found.ok_or_else(|| Error::unknown("generated trampoline", name, self.names()))
     }
 
-    /// Each as text. An object needs none of it.
+    /// Each trampoline as text, made only if needed: an object needs no text.
     fn listings(&self) -> Result<Vec<TextListing>> {
         let backend = self.target.backend();
         self.requests.iter().map(|request| backend.text(&request.spec(), self.target.resolved())).collect()
     }
 
-    /// For what judges.
+    /// The target and the requests, for the judge.
     #[cfg(feature = "judge")]
     pub(crate) fn parts(&self) -> (&Target, &[Request]) {
         (&self.target, &self.requests)

@@ -1,4 +1,4 @@
-//! Trampolines in the emulator, against what they promise.
+//! Running trampolines in the emulator, against their contracts.
 
 use codegen::words::error::Result;
 use emu_tests::{Filter, Verdict as Found};
@@ -6,13 +6,13 @@ use emu_tests::{Filter, Verdict as Found};
 use crate::generated::Trampolines;
 use crate::internal::suite::suite_of_specs;
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Properties of trampolines that hold.
+    /// The number of properties that hold.
     pub passed: usize,
-    /// Those that do not.
+    /// The properties that do not hold.
     pub failures: Vec<Failure>,
 }
 
@@ -20,26 +20,26 @@ pub struct Verdict {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The trampoline.
+    /// The trampoline's symbol.
     pub trampoline: String,
-    /// The property: `P1` to `P19`, or `coverage`. `tramptool explain` says what it is.
+    /// The property: `P1` to `P19`, or `coverage`. `tramptool explain` explains it.
     pub property: String,
-    /// What was found.
+    /// What the judge found.
     pub reason: String,
 }
 
 impl Trampolines {
-    /// Run them in the emulator, in every scenario: linked with functions that gcc compiled, patched as the profile says,
-    /// with callbacks that overwrite everything they may, also in place of the functions that you name. This takes some
-    /// milliseconds for each.
+    /// Run the trampolines in the emulator, in every scenario: linked with functions that gcc compiled, and patched as the
+    /// profile says. Callbacks that clobber everything they may also replace the functions that you name. This takes some
+    /// milliseconds for each trampoline.
     ///
     /// # Errors
-    /// What cannot be linked or run.
+    /// A trampoline that cannot be linked or run.
     pub fn judge(&self) -> Result<Verdict> {
         let (target, requests) = self.parts();
         let specs: Vec<_> = requests.iter().map(|request| request.spec()).collect();
         let mut suite = suite_of_specs(target.backend(), target.resolved(), &specs)?;
-        // What they call is the caller's own and not here.
+        // The functions that the trampolines call belong to the caller and are not available here.
         suite.stubs = true;
         let report = emu_tests::check(&[suite], &Filter::default(), 1, &|_, _| {})?;
         let mut verdict = Verdict { passed: 0, failures: Vec::new() };

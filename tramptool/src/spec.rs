@@ -1,4 +1,4 @@
-//! A trampoline that is wanted.
+//! Descriptions of trampolines to generate.
 
 use codegen::ask::spec::{Clock as Time, Events as Recorded, Form as Inner};
 use codegen::words::error::Result;
@@ -7,24 +7,24 @@ use crate::internal::asked::{AROUND, Asked, DIRECT, LIVE_ALL, PROGRAMS, RECORD, 
 use crate::internal::request::{Request, trampoline};
 use crate::target::Target;
 
-/// What a trampoline around a function keeps while the function runs, and what its handlers get.
+/// The form of a trampoline around a function: what it keeps while the function runs, and what its handlers get.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Form {
     /// The entry handler gets the arguments, the exit handler the results.
     Frame,
-    /// The handlers get what the profile's entry trampoline gives, then a structure with the results.
+    /// The entry handler gets the arguments of the profile's callback, the exit handler a structure with the results.
     Fregs,
-    /// The same, but nothing stays on the stack while the function runs: the first handler keeps the return address, the
-    /// second returns it.
+    /// As [`Form::Fregs`], but nothing stays on the stack while the function runs: the entry handler keeps the return address,
+    /// and the exit handler returns it.
     Shadow,
 }
 
-/// What a trampoline of [`Spec::record`] records.
+/// The events that a trampoline of [`Spec::record`] records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Events {
-    /// A counter of the thread goes up by one at each entry. There is no record.
+    /// No records: each entry adds one to a counter of the thread.
     Count,
     /// A record at each entry.
     Entry,
@@ -32,21 +32,21 @@ pub enum Events {
     Both,
 }
 
-/// Where the time in records comes from.
+/// The source of the time in records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Clock {
-    /// It is 0.
+    /// No clock: the time is 0.
     None,
     /// The CPU's clock: RDTSC, CNTVCT_EL0, `rdtime`.
     Tsc,
-    /// The same, in one record of each 128 bytes.
+    /// The CPU's clock, read for one record in each 128 bytes.
     Stamp8,
     /// A variable, which the profile names.
     Word,
 }
 
-/// A trampoline that is wanted.
+/// The description of a trampoline to generate.
 #[derive(Clone, Debug)]
 pub struct Spec {
     what: String,
@@ -69,9 +69,9 @@ impl Spec {
         Spec::of(DIRECT, Asked { call: Some(call.to_owned()), ..Asked::default() })
     }
 
-    /// Calls the traced function itself, between the handlers `entry` and `exit`. Of [`Form::Frame`], it needs
-    /// [`Spec::args`] or [`Spec::sig`]. `function` may be `SYMBOL+N`, where N is how many bytes are before the instruction
-    /// behind the site.
+    /// Calls the traced function itself, between the handlers `entry` and `exit`. With [`Form::Frame`], it needs
+    /// [`Spec::args`] or [`Spec::sig`]. `function` may be `SYMBOL+N`, where N is the offset of the instruction behind the
+    /// site.
     pub fn around(function: &str, entry: &str, exit: &str) -> Spec {
         let [function, call, exit] = [function, entry, exit].map(|symbol| Some(symbol.to_owned()));
         Spec::of(AROUND, Asked { function, call, exit, ..Asked::default() })
@@ -83,8 +83,8 @@ impl Spec {
         Spec::of(PROGRAMS, Asked { sig: Some(sig.to_owned()), ..Asked::default() })
     }
 
-    /// Writes records of `function` to a buffer of the thread, and calls nothing else. Of [`Events::Entry`] and
-    /// [`Events::Both`], it needs [`Spec::clock`]. The name of the function is as in [`Spec::around`].
+    /// Writes records of `function` to a buffer of the thread, and calls nothing else. With [`Events::Entry`] and
+    /// [`Events::Both`], it needs [`Spec::clock`]. `function` may be `SYMBOL+N`, as in [`Spec::around`].
     pub fn record(function: &str, events: Events) -> Spec {
         let events = match events {
             Events::Count => Recorded::Count,
@@ -94,13 +94,13 @@ impl Spec {
         Spec::of(RECORD, Asked { function: Some(function.to_owned()), events: Some(events), ..Asked::default() })
     }
 
-    /// Called in the middle of a function, with every register live: calls the C function `call`, and keeps all registers but
-    /// flags and link register, vector registers at their full width among them. [`Spec::refill`] has a use for it.
+    /// A sled, called in the middle of a function, where every register is live: calls the C function `call`, and preserves all
+    /// registers but flags and link register, also vector registers at their full width. [`Spec::refill`] can call it.
     pub fn sled(call: &str) -> Spec {
         Spec::of(SLED, Asked { call: Some(call.to_owned()), ..Asked::default() })
     }
 
-    /// Of [`Spec::record`]: where the time comes from.
+    /// For [`Spec::record`]: the source of the time.
     pub fn clock(mut self, clock: Clock) -> Spec {
         self.asked.clock = Some(match clock {
             Clock::None => Time::None,
@@ -111,89 +111,89 @@ impl Spec {
         self
     }
 
-    /// Of [`Spec::record`]: the function's number in its records.
+    /// For [`Spec::record`]: the function's number in its records.
     pub fn id(mut self, id: u32) -> Spec {
         self.asked.id = Some(id);
         self
     }
 
-    /// Of [`Spec::record`]: the first result register is in the record of a return.
+    /// For [`Spec::record`]: put the first result register into the record of a return.
     pub fn result(mut self) -> Spec {
         self.asked.result = true;
         self
     }
 
-    /// Of [`Spec::record`] with [`Events::Both`]: exceptions and forced unwinds that leave the function are recorded.
+    /// For [`Spec::record`] with [`Events::Both`]: record exceptions and forced unwinds that leave the function.
     pub fn unwind(mut self) -> Spec {
         self.asked.unwind = true;
         self
     }
 
-    /// Of [`Spec::record`] with both events: one slot is taken at the entry. The record of the return lies behind that of the entry.
+    /// For [`Spec::record`] with [`Events::Both`]: take one slot at the entry, for the entry's record and the return's behind it.
     pub fn pair(mut self) -> Spec {
         self.asked.pair = true;
         self
     }
 
-    /// Of [`Spec::record`]: keeps every register, at the entry and at the return, for functions whose callers may know which of them
-    /// they leave alone. It needs [`Events::Entry`] or [`Form::Shadow`].
+    /// For [`Spec::record`]: preserve every register, at the entry and at the return, for functions whose callers may rely on
+    /// registers that the function does not use. It needs [`Events::Entry`] or [`Form::Shadow`].
     pub fn live_all(self) -> Spec {
         self.live(LIVE_ALL)
     }
 
-    /// Of [`Spec::record`]: what is called where the buffer has no room. It may make some, and keeps every register but the one
-    /// that its own call overwrites: a [`Spec::sled`] does.
+    /// For [`Spec::record`]: the routine to call when the buffer has no room. It may make room, and must preserve every register
+    /// but the one that its own call clobbers, as a [`Spec::sled`] does.
     pub fn refill(mut self, routine: &str) -> Spec {
         self.asked.refill = Some(routine.to_owned());
         self
     }
 
-    /// Of [`Spec::record`]: the thread's words are in this thread-local variable, at the offsets `TLS_CURSOR` and the like in it, which
-    /// [`Target::set`] moves. Linkers fill in where it is, by the psABI's relocations of local-exec code, and whoever copies a template does.
+    /// For [`Spec::record`]: the thread-local variable with the thread's words, at the offsets `TLS_CURSOR` and the like, which
+    /// [`Target::set`] can change. Linkers fill in its address by the psABI's local-exec relocations; in a template, its user does.
     pub fn tls(mut self, variable: &str) -> Spec {
         self.asked.tls = Some(variable.to_owned());
         self
     }
 
-    /// How many argument registers are kept and passed on; of [`Spec::record`], how many the record of an entry has.
+    /// The number of argument registers that are preserved and passed on; for [`Spec::record`], the number in an entry's record.
     pub fn args(mut self, count: u8) -> Spec {
         self.asked.args = Some(count);
         self
     }
 
-    /// The traced function's prototype in C: what is live at its entry is kept and passed on, and nothing else.
+    /// The traced function's prototype in C: exactly the registers that are live at its entry are preserved and passed on.
     pub fn sig(mut self, prototype: &str) -> Spec {
         self.asked.sig = Some(prototype.to_owned());
         self
     }
 
-    /// The symbol to define. Without it, that is the name of the first function that is called, and `_tramp`.
+    /// The symbol to define. The default is the name of the first called function, with `_tramp` appended.
     pub fn name(mut self, symbol: &str) -> Spec {
         self.asked.name = Some(symbol.to_owned());
         self
     }
 
-    /// Of [`Spec::direct`]: pass the traced function's address before its arguments.
+    /// For [`Spec::direct`]: pass the traced function's address before its arguments.
     pub fn ip(mut self) -> Spec {
         self.asked.ip = true;
         self
     }
 
-    /// Of [`Spec::direct`]: the site jumps to it, and it jumps to [`Spec::function`]. Profiles say whether sites do.
+    /// For [`Spec::direct`]: the site jumps to the trampoline, which jumps to [`Spec::function`]. The profile must have such sites.
     pub fn jump(mut self) -> Spec {
         self.asked.jump = true;
         self
     }
 
-    /// Of [`Spec::direct`] with a prototype: what else is live at the function's entry, such as `static-chain`. Of [`Spec::record`]:
-    /// [`Spec::live_all`].
+    /// For [`Spec::direct`] with a prototype: other values live at the function's entry, such as `static-chain`. For
+    /// [`Spec::record`]: `all`, as [`Spec::live_all`].
     pub fn live(mut self, what: &str) -> Spec {
         self.asked.live.push(what.to_owned());
         self
     }
 
-    /// Of [`Spec::around`]: what is kept, and what the handlers get. Of [`Spec::record`]: [`Form::Frame`], or [`Form::Shadow`] for
-    /// functions with arguments on the stack and those whose prototype nobody knows.
+    /// For [`Spec::around`]: what is kept, and what the handlers get. For [`Spec::record`]: [`Form::Frame`], or [`Form::Shadow`]
+    /// for functions with stack arguments or an unknown prototype.
     pub fn form(mut self, form: Form) -> Spec {
         self.asked.form = Some(match form {
             Form::Frame => Inner::Frame,
@@ -203,33 +203,33 @@ impl Spec {
         self
     }
 
-    /// Of [`Spec::programs`], if it calls the function, and of [`Spec::jump`]: the traced function, as in [`Spec::around`].
+    /// For [`Spec::programs`] that call the function, and for [`Spec::jump`]: the traced function, as in [`Spec::around`].
     pub fn function(mut self, symbol: &str) -> Spec {
         self.asked.function = Some(symbol.to_owned());
         self
     }
 
-    /// The return address comes signed: the site is behind `paciasp`, on arm64. What is called or jumped to is a copy of the function's
-    /// beginning, from that instruction on: it has the name that is given for the function.
+    /// The return address is already signed: the site is behind `paciasp`, on arm64. The function's name that you give is then that
+    /// of a copy of the function's beginning, from that instruction on, which the trampoline calls or jumps to.
     pub fn signed(mut self) -> Spec {
         self.asked.signed = true;
         self
     }
 
-    /// The traced function begins with a landing pad, and its site is behind that: `bti c` on arm64. Not for x86-64, where the option
-    /// `endbr` says it of all functions.
+    /// The traced function begins with a landing pad, and its site is behind the pad: `bti c` on arm64. Not for x86-64, where the
+    /// option `endbr` decides for all functions.
     pub fn landing_pad(mut self) -> Spec {
         self.asked.landing_pad = true;
         self
     }
 
-    /// Of [`Spec::programs`]: a program that is called before the function, and its cookie.
+    /// For [`Spec::programs`]: a program that is called before the function, and its cookie.
     pub fn fentry(mut self, symbol: &str, cookie: u32) -> Spec {
         self.asked.fentry.push(format!("{symbol}:{cookie}"));
         self
     }
 
-    /// A program that is called then: the first that does not return 0 decides the result in the function's place.
+    /// A program that may replace the function: the first such program that does not return 0 decides the result.
     pub fn fmod_ret(mut self, symbol: &str, cookie: u32) -> Spec {
         self.asked.fmod_ret.push(format!("{symbol}:{cookie}"));
         self
@@ -241,26 +241,26 @@ impl Spec {
         self
     }
 
-    /// A program that is called before the function and after it, and has a word of its own from one to the other. Not every
-    /// profile has them.
+    /// A program that is called before the function and after it, with a word of its own kept from the first call to the
+    /// second. Not every profile has such programs.
     pub fn fsession(mut self, symbol: &str, cookie: u32) -> Spec {
         self.asked.fsession.push(format!("{symbol}:{cookie}"));
         self
     }
 
-    /// Of [`Spec::programs`]: a flag of the kernel, without `BPF_TRAMP_F_`.
+    /// For [`Spec::programs`]: set a flag of the kernel, named without `BPF_TRAMP_F_`.
     pub fn flag(mut self, name: &str) -> Spec {
         self.asked.flags.push(name.to_owned());
         self
     }
 
-    /// For what generates.
+    /// The request to the generator.
     pub(crate) fn request(&self, target: &Target) -> Result<Request> {
         self.asked.refuse_without(std::slice::from_ref(&self.what))?;
         trampoline(&self.what, &self.asked, target.resolved())
     }
 
-    /// The prototype, if the functions that are called have the same one.
+    /// The prototype, if the called functions have the same one.
     pub(crate) fn prototype(&self) -> Option<&str> {
         self.asked.sig.as_deref().filter(|_| self.what == DIRECT)
     }

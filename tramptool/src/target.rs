@@ -10,7 +10,7 @@ use profiles::Source;
 
 use crate::internal::settings;
 
-/// An architecture under a profile, with its options: what trampolines are generated for.
+/// The target of generation: an architecture under a profile, with its options.
 #[derive(Clone)]
 pub struct Target {
     backend: &'static dyn Backend,
@@ -20,8 +20,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The architecture called `arch` under Linux 7.3. It answers to the kernel's names, uname's and LLVM's: `x86_64`,
-    /// `amd64`, `arm64`, `aarch64`, `riscv64` ...
+    /// The architecture called `arch` under Linux 7.3. Names of the kernel, uname and LLVM are accepted: `x86_64`, `amd64`,
+    /// `arm64`, `aarch64`, `riscv64` ...
     ///
     /// # Errors
     /// No architecture has that name.
@@ -29,16 +29,16 @@ impl Target {
         Target::with_profile(arch, profiles::DEFAULT)
     }
 
-    /// The same under another profile: `linux-6.12`, `bare`, or the path of a file that ends in `.toml`.
+    /// The architecture called `arch` under a profile: `linux-6.12`, `bare`, or the path of a file that ends in `.toml`.
     ///
     /// # Errors
-    /// There is no such architecture or profile, or the profile has nothing for the architecture.
+    /// There is no such architecture or profile, or the profile does not support the architecture.
     pub fn with_profile(arch: &str, profile: &str) -> Result<Target> {
         let backend = crate::internal::backend(arch)?;
         Target::of(backend, crate::internal::profile(profile)?.convention(backend.facts().name)?)
     }
 
-    /// The same under the profile in `text`, which errors call `name`.
+    /// The architecture called `arch` under the profile in `text`, which errors call `name`.
     ///
     /// # Errors
     /// As [`Target::with_profile`].
@@ -53,7 +53,7 @@ impl Target {
         Ok(Target { backend, convention, set: Vec::new(), resolved })
     }
 
-    /// Choose an option's value, or give a number or frame offset of the profile another one: what `tramptool list` has.
+    /// Choose the value of an option, a number or a frame offset of the profile. `tramptool list` lists them.
     ///
     /// # Errors
     /// There is no such option, number or value, or two slots of a frame would overlap.
@@ -64,12 +64,12 @@ impl Target {
         Ok(self)
     }
 
-    /// The architecture, as the kernel calls it.
+    /// The kernel's name of the architecture.
     pub fn arch(&self) -> &'static str {
         self.convention.facts.name
     }
 
-    /// The trampolines that the profile has under names of their own, for [`Spec::named`](crate::Spec::named).
+    /// The names of the profile's trampolines, for [`Spec::named`](crate::Spec::named).
     pub fn trampolines(&self) -> Vec<&'static str> {
         self.convention.specs().map(|spec| spec.name).collect()
     }

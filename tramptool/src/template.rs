@@ -7,33 +7,33 @@ use codegen::words::error::{Error, Result};
 
 use crate::target::Target;
 
-/// A trampoline as bytes that a program copies, with fields that it fills in for each function at run time. Who fills them in
-/// does what a linker does with relocations.
+/// A trampoline as bytes that a program copies, with fields that the program fills in for each function at run time, as a
+/// linker does with relocations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Template {
     /// The trampoline's symbol.
     pub name: String,
-    /// Bytes to whose multiple a copy is aligned.
+    /// The alignment of a copy in bytes.
     pub align: u32,
-    /// Offset of its first instruction.
+    /// Offset of the first instruction.
     pub entry: u32,
-    /// The bytes. Fields are as in an object, and numbers those of the trampoline itself.
+    /// The bytes, with fields not filled in, as in an object.
     pub bytes: Vec<u8>,
     /// The fields, lowest offset first.
     pub fixups: Vec<FixUp>,
-    /// What unwinders need to know of a copy. [`UnwindTable`](crate::UnwindTable) takes it.
+    /// The unwind entry of a copy. [`UnwindTable`](crate::UnwindTable) takes it.
     pub unwind: UnwindEntry,
 }
 
-/// The unwind entry of a copy: a CIE and an FDE, as they stand in `.eh_frame`. One after the other, and a word of 0 behind the last,
-/// they are a table for unwinders.
+/// The unwind entry of a copy: a CIE and an FDE, as in `.eh_frame`. Entries one after the other, with a word of 0 behind the
+/// last, make a table for unwinders.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct UnwindEntry {
-    /// The bytes. Fields are as in an object. Where objects have no unwind tables, there are none.
+    /// The bytes, with fields not filled in, as in an object. Empty if the target's objects have no unwind tables.
     pub bytes: Vec<u8>,
-    /// The fields, lowest offset first. Their places count from the entry.
+    /// The fields, lowest offset first. Offsets count from the start of the unwind entry.
     pub fixups: Vec<FixUp>,
 }
 
@@ -45,17 +45,17 @@ pub struct FixUp {
     pub offset: u32,
     /// ELF relocation type.
     pub r_type: u32,
-    /// The psABI's name of that.
+    /// The psABI's name of the relocation type.
     pub name: Option<String>,
-    /// What S of the psABI's formulas is.
+    /// The value S of the psABI's formulas.
     pub symbol: Filled,
-    /// Offset of P. For the low part of a distance, that is where its high part is.
+    /// The offset of the place P of the psABI's formulas. For the low part of a distance, it is the offset of the high part.
     pub place: u32,
-    /// A.
+    /// The addend A of the psABI's formulas.
     pub addend: i64,
 }
 
-/// What a field of a template depends on.
+/// The value on which a field of a template depends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Filled {
@@ -79,7 +79,7 @@ pub enum Filled {
     Resume,
 }
 
-/// What a copy of a template is for: what S is in its fields. An address that the template has no field for is not looked at.
+/// The values for the fields of one copy of a template. A value that no field needs is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Filling {
     /// The function's number, below [`Filling::IDS`].
@@ -92,19 +92,20 @@ pub struct Filling {
     pub refill: u64,
     /// The address of the C function that a sled calls.
     pub callee: u64,
-    /// Of [`Spec::tls`](crate::Spec::tls): the offset of the variable with the thread's words from the thread pointer.
+    /// For [`Spec::tls`](crate::Spec::tls): the offset of the variable with the thread's words from the thread pointer.
     pub tls: i64,
-    /// Of [`Spec::unwind`](crate::Spec::unwind): the address of `__gcc_personality_v0`, or of a function like it.
+    /// For [`Spec::unwind`](crate::Spec::unwind): the address of `__gcc_personality_v0`, or of a function like it.
     pub personality: u64,
-    /// Of [`Spec::unwind`](crate::Spec::unwind): the address of `_Unwind_Resume`, or of a branch there.
+    /// For [`Spec::unwind`](crate::Spec::unwind): the address of `_Unwind_Resume`, or of a branch to it.
     pub resume: u64,
 }
 
 impl Template {
-    /// Make the copy that lies at `address` and is for what `filling` says. `copy` takes it, and is as long as the template's bytes.
+    /// Write a copy of the template into `copy`, which will execute at `address`, with its fields filled in from `filling`.
     ///
     /// # Errors
-    /// A field cannot hold what belongs there: an address out of reach, a number of [`Filling::IDS`] or more. `copy` has another length.
+    /// A field cannot hold its value: an address out of reach, a number of [`Filling::IDS`] or more. `copy` has another length than
+    /// the template's bytes.
     pub fn copy_to(&self, target: &Target, address: u64, filling: &Filling, copy: &mut [u8]) -> Result<()> {
         if copy.len() != self.bytes.len() {
             let (has, room) = (self.bytes.len(), copy.len());
@@ -171,8 +172,8 @@ impl Template {
 }
 
 impl Filling {
-    /// How many numbers of functions there are: a number, what stands below it and the rounding of RISC-V's LUI must fit a signed
-    /// field of 32 bits.
+    /// The count of valid function numbers: a number, the bits below it and the rounding of RISC-V's LUI must fit a signed field
+    /// of 32 bits.
     pub const IDS: u32 = (1 << 23) - 8;
 
     fn of(&self, symbol: Filled, copy: u64) -> u64 {

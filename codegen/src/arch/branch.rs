@@ -1,6 +1,6 @@
 //! The branches that a tracer writes.
 
-/// Of a branch of two instructions, one.
+/// One instruction of a branch that has two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Half {
     /// The first.
@@ -12,14 +12,14 @@ pub enum Half {
 /// A branch that a tracer writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Branch {
-    /// At a site, with the link that trampolines expect.
+    /// At a site, with a return address where trampolines expect it.
     SiteCall,
-    /// At a site, without one.
+    /// At a site, without a return address.
     SiteJump,
     /// In a call slot, as a C function is called.
     Slot,
     /// Inside a trampoline, past some of its instructions.
     Past,
-    /// To anywhere, from a place of its own at a multiple of 8. The scratch register of the psABI's linkage code is lost.
+    /// To any address, from a place of its own at a multiple of 8. Clobbers the scratch register of the psABI's linkage code.
     Far,
 }

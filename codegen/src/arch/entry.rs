@@ -1,5 +1,5 @@
-//! Entries of functions for which no compiler has left room: whether a branch can stand there, and what becomes of the instructions
-//! that it overwrites.
+//! Entries of functions that were compiled without a site: whether a branch can be written there, and how the overwritten
+//! instructions are moved.
 
 use crate::arch::branch::Branch;
 use crate::words::error::Result;
@@ -7,18 +7,18 @@ use crate::words::error::Result;
 /// How a function's entry can be patched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
-    /// A branch overwrites one instruction: nobody can be in the middle.
+    /// A branch overwrites one instruction: no thread can be in the middle.
     Word,
-    /// A branch overwrites several: nobody may be in the middle while it is written.
+    /// A branch overwrites several instructions: no thread may be in the middle while it is written.
     Short,
-    /// Nothing longer than a breakpoint fits.
+    /// Only a breakpoint fits.
     TrapOnly,
-    /// Nothing may be written there.
+    /// Nothing may be written to the entry.
     Refused,
 }
 
 impl Class {
-    /// In a word.
+    /// The class as one word.
     pub fn name(self) -> &'static str {
         match self {
             Class::Word => "word",
@@ -29,110 +29,110 @@ impl Class {
     }
 }
 
-/// An instruction, as far as it matters whether it can be moved.
+/// The properties of an instruction that determine whether it can be moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Insn {
-    /// Its bytes.
+    /// The length in bytes.
     pub len: usize,
-    /// What it does to the flow of control.
+    /// The instruction's effect on the flow of control.
     pub flow: Flow,
-    /// Where its direct branch leads.
+    /// The target of its direct branch, if it is one.
     pub target: Option<u64>,
 }
 
-/// What an instruction does to the flow of control.
+/// The effect of an instruction on the flow of control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
-    /// It goes on, at least sometimes.
+    /// The next instruction may follow.
     On,
-    /// It never goes on.
+    /// The next instruction never follows.
     Away,
-    /// It leaves a return address.
+    /// The instruction stores a return address.
     Call,
-    /// It does nothing, or stops whoever comes there: what is between functions.
+    /// Padding between functions: the instruction does nothing, or traps.
     Padding,
-    /// It works where it is and nowhere else; why.
+    /// The instruction cannot be moved, for this reason.
     Stays(&'static str),
 }
 
 /// A direct branch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lead {
-    /// Where it leads.
+    /// The target of the branch.
     pub to: u64,
-    /// Where it stands.
+    /// The address of the branch.
     pub from: u64,
-    /// It is a call.
+    /// The branch is a call.
     pub call: bool,
 }
 
 /// The call or jump with which code begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct First {
-    /// Where it stands: behind a landing pad, if there is one.
+    /// The offset of the instruction: behind a landing pad, if there is one.
     pub at: usize,
-    /// How many bytes it has.
+    /// The size of the instruction in bytes.
     pub len: usize,
-    /// Where it leads.
+    /// The target of the call or jump.
     pub to: To,
 }
 
-/// Where a call or a jump leads.
+/// The target of a call or a jump.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum To {
-    /// To this address.
+    /// This address.
     Address(u64),
-    /// To the address in the word at this address.
+    /// The address in the word at this address.
     Word(u64),
 }
 
 /// A function in its object.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// As the symbol table has it.
+    /// The name in the symbol table.
     pub name: &'a str,
-    /// Where it begins.
+    /// The address of the function.
     pub address: u64,
-    /// Its bytes, and those behind it up to the next function.
+    /// The bytes of the function, and those behind it up to the next function.
     pub bytes: &'a [u8],
-    /// How many of them are its own.
+    /// The number of bytes that belong to the function.
     pub size: usize,
     /// The direct branches of the object, in order.
     pub leads: &'a [Lead],
-    /// The object says that indirect branches in it find landing pads, so the processor may insist on them.
+    /// The object is marked as having landing pads for all indirect branches, so the processor may require them.
     pub guarded: bool,
 }
 
 /// How an entry is patched by one kind of branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// How far it can be.
+    /// How the entry can be patched.
     pub class: Class,
-    /// Why no farther; empty if it can.
+    /// The reason why it cannot be patched better; empty if there is none.
     pub why: &'static str,
-    /// The branch.
+    /// The kind of branch.
     pub branch: Branch,
-    /// Where it stands, in bytes from the function's beginning.
+    /// The offset of the branch from the function's beginning.
     pub at: usize,
-    /// How many bytes the instructions have that it overwrites, at least in part.
+    /// The size in bytes of the instructions that the branch overwrites, at least in part.
     pub covers: usize,
 }
 
 /// A branch for an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Which.
+    /// The kind of branch.
     pub branch: Branch,
-    /// How many bytes it has.
+    /// The size of the branch in bytes.
     pub bytes: usize,
-    /// One instruction of so many bytes is replaced in one store if it is at a multiple of this.
+    /// The alignment at which one instruction of this many bytes can be replaced by one store.
     pub align: u64,
 }
 
-/// Decodes an instruction at an address; `None` if it is none, or unknown.
+/// A function that decodes the instruction at an address; `None` if the bytes are no known instruction.
 pub type Decode<'a> = &'a dyn Fn(&[u8], u64) -> Option<Insn>;
 
-/// All direct branches of code that begins at `at`. What is no instruction is skipped by `unit` bytes.
+/// All direct branches of code that begins at `at`. Bytes that are no instruction are skipped, `unit` at a time.
 pub fn leads(code: &[u8], at: u64, unit: usize, decode: Decode) -> Vec<Lead> {
     let mut all = Vec::new();
     let mut rest = code;
@@ -148,12 +148,12 @@ pub fn leads(code: &[u8], at: u64, unit: usize, decode: Decode) -> Vec<Lead> {
 }
 
 impl Code<'_> {
-    /// An entry at which nothing is written.
+    /// The result for an entry at which no branch can be written.
     pub fn refused(&self, branch: Branch, class: Class, why: &'static str) -> Entry {
         Entry { class, why, branch, at: 0, covers: 0 }
     }
 
-    /// What becomes of the entry if a branch is written `at` so many bytes from the beginning.
+    /// How the entry can be patched by a branch `at` bytes from the function's beginning.
     pub fn entry(&self, at: usize, room: Room, decode: Decode) -> Entry {
         let class = self.covered(at, room, decode).and_then(|(covers, class)| {
             self.led_into(at, covers).map_or(Ok((covers, class)), |why| Err((Class::TrapOnly, why)))
@@ -164,7 +164,7 @@ impl Code<'_> {
         }
     }
 
-    /// How many bytes of instructions the branch overwrites, or why it must not.
+    /// The bytes of instructions that the branch overwrites, or the reason why it must not.
     fn covered(
         &self,
         at: usize,
@@ -194,7 +194,7 @@ impl Code<'_> {
         Ok((covers, if count == 1 && aligned { Class::Word } else { Class::Short }))
     }
 
-    /// Why what is there must stay: branches that expect it.
+    /// The reason why the instructions must stay, if other branches lead into them.
     fn led_into(&self, at: usize, covers: usize) -> Option<&'static str> {
         let [site, end] = [at, at + covers].map(|offset| self.address.wrapping_add(offset as u64));
         let own = self.address..self.address.saturating_add(self.size as u64);
@@ -207,10 +207,10 @@ impl Code<'_> {
     }
 }
 
-/// Makes instructions at an address load from another one.
+/// A function that makes the instructions at the first address load from the second.
 pub type Aim<'a> = &'a dyn Fn(&mut [u8], u64, u64) -> Result<()>;
 
-/// Instructions that are made for an address, and words of memory behind them from which they load.
+/// Instructions under construction for an address, with words of memory behind them from which they load.
 pub struct Making {
     at: u64,
     code: Vec<u8>,
@@ -218,7 +218,7 @@ pub struct Making {
 }
 
 impl Making {
-    /// None yet.
+    /// An empty sequence at address `at`.
     pub fn new(at: u64) -> Making {
         Making { at, code: Vec::new(), loads: Vec::new() }
     }
@@ -233,16 +233,16 @@ impl Making {
         self.code.extend(code);
     }
 
-    /// Append instructions that load this value, once `aim` has told them from where.
+    /// Append instructions that load this value; [`Making::finish`] sets the address from which they load.
     pub fn load(&mut self, code: &[u8], value: u64) {
         self.loads.push((self.code.len(), value));
         self.push(code);
     }
 
-    /// All of it. `aim` makes the instructions that it gets, which are at the first address, load from the second.
+    /// The complete bytes. `aim` makes the instructions at its first address load from its second.
     ///
     /// # Errors
-    /// Those of `aim`.
+    /// As `aim`.
     pub fn finish(mut self, aim: Aim) -> Result<Vec<u8>> {
         if !self.loads.is_empty() {
             let words = self.here().next_multiple_of(8);

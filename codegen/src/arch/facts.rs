@@ -1,10 +1,10 @@
-//! What is true of an architecture, whatever its options and whatever the profile: names, the psABI, ELF, DWARF, and the
-//! dialect of its assembler.
+//! Facts about an architecture, independent of options and profile: names, the psABI, ELF, DWARF, and the dialect of its
+//! assembler.
 
 use crate::ask::option::OptionInfo;
 use crate::words::abi::{Abi, Reg};
 
-/// What is true of an architecture under every choice.
+/// The facts about an architecture that hold under every option and profile.
 #[derive(Debug)]
 pub struct Facts {
     /// The name in files and reports.
@@ -13,27 +13,27 @@ pub struct Facts {
     pub aliases: &'static [&'static str],
     /// `e_machine`.
     pub machine: u16,
-    /// What the bits of `e_flags` are.
+    /// The meaning of the bits of `e_flags`.
     pub e_flags: EFlags,
-    /// What starts a comment in GNU as.
+    /// The text that starts a comment in GNU as.
     pub comment: &'static str,
-    /// What marks a symbol as a function for GNU as: `@function` or `%function`.
+    /// The text that marks a symbol as a function for GNU as: `@function` or `%function`.
     pub function_type: &'static str,
-    /// What marks the note section's type for GNU as.
+    /// The text that marks the note section's type for GNU as.
     pub progbits: &'static str,
-    /// What stands before a register's name in GNU as.
+    /// The prefix of register names in GNU as.
     pub reg_prefix: &'static str,
-    /// The GNU assembler for this architecture, as Debian calls it.
+    /// Debian's name of the GNU assembler for this architecture.
     pub assembler: &'static str,
     /// Bytes to which a trampoline's start is aligned.
     pub align: u32,
-    /// The property of the psABI that says of all code that it has landing pads, if there is one.
+    /// The psABI's property that states that all code has landing pads, if there is one.
     pub landing_pads: Option<u32>,
-    /// What fills the space before an aligned start, as GNU as has it, and the operand that asks for it.
+    /// The bytes with which GNU as fills the space before an aligned start, and the operand that requests them.
     pub fill: (&'static [u8], &'static str),
     /// GNU as fills a code section up to its alignment.
     pub fill_end: bool,
-    /// The options that it offers.
+    /// The options that the architecture offers.
     pub options: &'static [OptionInfo],
     /// Registers and conventions.
     pub abi: Abi,
@@ -41,7 +41,7 @@ pub struct Facts {
     pub patched: &'static [(&'static str, &'static [u8])],
     /// Flag registers that a full save keeps; empty where the architecture has none.
     pub flags: &'static str,
-    /// The prefix of the psABI's names of relocation types, and the names of those that are known here.
+    /// The prefix of the psABI's names of relocation types, and the names of the supported ones.
     pub relocations: (&'static str, &'static [(u32, &'static str)]),
     /// Relocations of shared libraries: the address of a symbol, of a place in the library, of a symbol
     /// for the global offset table, of a function for the linkage table.
@@ -54,32 +54,32 @@ pub struct Facts {
     pub objtool: Option<(u32, u32)>,
     /// DWARF: the code alignment factor, data alignment factor and version of a CIE as GNU as writes it.
     pub cie: Cie,
-    /// The registers of which a profile names the one by which trampolines that record find what is the thread's.
+    /// The thread pointers from which a profile chooses one, by which trampolines that record find the thread's words.
     pub threads: &'static [&'static str],
-    /// What reads the CPU's clock, empty if nothing does; and the registers that it overwrites, whatever it is asked for.
+    /// The instruction that reads the CPU's clock, empty if there is none, and the registers that it always clobbers.
     pub clock: (&'static str, &'static [Reg]),
-    /// Where the function's number stands in the instructions that store what happened: bytes from the first of them, and the
-    /// type of relocation that puts a value of 31 bits there.
+    /// The places of the function's number in the instructions that store a record's second word: bytes from the first
+    /// instruction, and the type of relocation that writes a 31-bit value there.
     pub number: &'static [(u32, u32)],
-    /// The relocations that name an instruction and take the low part of the distance that this one has the high part of.
+    /// The relocations for the low part of a distance that refer to the instruction with the high part.
     pub low_parts: &'static [u32],
 }
 
-/// What a linker must know of `e_flags`.
+/// How a linker treats `e_flags`.
 #[derive(Debug)]
 pub struct EFlags {
-    /// Bits that say what code uses: of objects that are linked they add up. In all others objects must agree.
+    /// Bits for features that code uses: the linker ORs them together. In all other bits, objects must agree.
     pub adds_up: u32,
-    /// What the others say, in words.
+    /// A text for the other bits.
     pub words: fn(u32) -> String,
-    /// What makes objects agree.
+    /// The remedy in messages about objects that do not agree.
     pub remedy: &'static str,
-    /// The options with which gcc assembles text for an object with these, where its own are others.
+    /// The options with which gcc assembles text for objects with these flags, if its defaults differ.
     pub gcc: fn(u32) -> &'static str,
 }
 
 impl EFlags {
-    /// The psABI gives none a meaning.
+    /// The value for a psABI that defines no bits.
     pub const NONE: EFlags = EFlags {
         adds_up: 0,
         words: |e_flags| format!("e_flags {e_flags:#x}"),
@@ -124,54 +124,54 @@ pub struct Cie {
     pub pcrel32: u32,
 }
 
-/// What a number of a profile is, whatever the tracer calls it.
+/// The meaning of a number in a profile, whatever name the tracer gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NumberOf {
-    /// The offset, in the structure that `op` points to, of the function that is to be called.
+    /// The offset of the function to call, in the structure that `op` points to.
     OpFunc,
-    /// The same of the direct trampoline to which to go at once, or 0.
+    /// The offset of the direct trampoline to which to jump at once, or of 0, in the structure that `op` points to.
     OpDirectCall,
-    /// Bytes from the thread pointer to the word that says where the thread's next record begins.
+    /// Bytes from the thread pointer to [`ThreadWord::Cursor`].
     RecordCursor,
-    /// The same to the word that says where none begins any more.
+    /// Bytes from the thread pointer to [`ThreadWord::Limit`].
     RecordLimit,
-    /// The same to the word that is counted up.
+    /// Bytes from the thread pointer to [`ThreadWord::Count`].
     RecordCount,
-    /// The bit of a record's address that says that there is no room for it, where a routine makes room.
+    /// The bit of a record's address that is set if the buffer has no room for it, for trampolines with a refill routine.
     RecordFull,
-    /// Bytes from the thread pointer to the word that says where the next entry of the thread's shadow stack goes.
+    /// Bytes from the thread pointer to [`ThreadWord::Shadow`].
     RecordShadow,
-    /// The same to the word that says where none goes any more.
+    /// Bytes from the thread pointer to [`ThreadWord::ShadowLimit`].
     RecordShadowLimit,
-    /// The same five, in the variable that the thread's words are in, if they are in one.
+    /// The offset of [`ThreadWord::Cursor`] in the thread-local variable, if the thread's words are in one.
     TlsCursor,
-    /// Of the word that says where no record begins any more.
+    /// The offset of [`ThreadWord::Limit`] in the thread-local variable.
     TlsLimit,
-    /// Of the word that is counted up.
+    /// The offset of [`ThreadWord::Count`] in the thread-local variable.
     TlsCount,
-    /// Of the word that says where the next entry of the shadow stack goes.
+    /// The offset of [`ThreadWord::Shadow`] in the thread-local variable.
     TlsShadow,
-    /// Of the word that says where none goes any more.
+    /// The offset of [`ThreadWord::ShadowLimit`] in the thread-local variable.
     TlsShadowLimit,
 }
 
 /// A word of a thread, for trampolines that record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadWord {
-    /// Where the next record begins.
+    /// The address of the next record.
     Cursor,
-    /// Where none begins any more.
+    /// The limit, at or behind which no record begins.
     Limit,
-    /// What is counted up.
+    /// The counter of entries.
     Count,
-    /// Where the next entry of the shadow stack goes.
+    /// The address of the shadow stack's next entry.
     Shadow,
-    /// Where none goes any more.
+    /// The end of the shadow stack.
     ShadowLimit,
 }
 
 impl ThreadWord {
-    /// The number that says where it is: in a thread-local variable, or from the thread pointer.
+    /// The number with the word's offset: in a thread-local variable if `tls`, else from the thread pointer.
     pub fn number(self, tls: bool) -> NumberOf {
         match (self, tls) {
             (ThreadWord::Cursor, false) => NumberOf::RecordCursor,
@@ -189,7 +189,7 @@ impl ThreadWord {
 }
 
 impl NumberOf {
-    /// All of them, with their names in a profile.
+    /// All numbers, with their names in a profile.
     pub const ALL: [(&'static str, NumberOf); 13] = [
         ("op-func", NumberOf::OpFunc),
         ("op-direct-call", NumberOf::OpDirectCall),
@@ -215,7 +215,7 @@ impl NumberOf {
 /// A number that depends on the kernel's configuration, under the name that the assembly text gives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// What it is.
+    /// The meaning of the number.
     pub of: NumberOf,
     /// The symbol.
     pub symbol: &'static str,

@@ -1,23 +1,23 @@
-//! What is done to trampolines against misuse and speculation: before them, at their entry, at their returns.
+//! Hardening of trampolines against misuse and speculation: before them, at their entry, at their returns.
 //!
 //! An architecture resolves it once, from its options, which a kernel's configuration may have chosen. Planning, lowering and
-//! contracts read it from [`Target`](crate::profile::target::Target), and [`Harden::parts`] is what `tramptool show` prints.
+//! contracts read it from [`Target`](crate::profile::target::Target). `tramptool show` prints [`Harden::parts`].
 
-/// All of it.
+/// All hardening of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Harden {
-    /// The landing pad with which a trampoline begins that something may branch to indirectly, as the manual calls it.
+    /// The manual's name of the landing pad at the start of trampolines that indirect branches may reach.
     pub landing: Option<&'static str>,
     /// How trampolines return.
     pub returns: ReturnStyle,
     /// Bytes before each function, as many as its alignment or none.
     pub padding: &'static [u8],
-    /// The type before functions that are called through pointers, where callers look for one.
+    /// The kCFI type before functions that are called through pointers, if callers check it.
     pub typed: Option<TypeWord>,
 }
 
-/// The type of a function, as kCFI has it: a word before its first instruction, which who calls it through a pointer compares with
-/// the type of the pointer. Its value is the compiler's: that of [`TypeWord::SYMBOL`] and the function's name.
+/// The kCFI type of a function: a word before its first instruction, which callers through a pointer compare with the pointer's
+/// type. The compiler defines its value, as that of the symbol [`TypeWord::SYMBOL`] plus the function's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TypeWord {
     /// Bytes between the alignment and the word.
@@ -26,20 +26,20 @@ pub struct TypeWord {
     pub after: &'static [u8],
     /// The relocation of the word.
     pub r_type: u32,
-    /// A local function is all of it: its name begins with [`TypeWord::LABEL`], and the function's own name follows.
+    /// A local function symbol covers the word: [`TypeWord::LABEL`] plus the function's name.
     pub labelled: bool,
 }
 
 impl TypeWord {
     /// Bytes of the word.
     pub const BYTES: usize = 4;
-    /// What the symbol begins with whose value is a function's type; the function's name follows.
+    /// The prefix of the symbol whose value is a function's type; the function's name follows.
     pub const SYMBOL: &str = "__kcfi_typeid_";
 
-    /// What the name of a local function begins with that only holds the type of another.
+    /// The prefix of the local function symbol that covers only the type of another function.
     pub const LABEL: &str = "__cfi_";
 
-    /// The word and nothing else.
+    /// A type word without other bytes or symbol.
     pub const fn alone(r_type: u32) -> TypeWord {
         TypeWord { before: &[], after: &[], r_type, labelled: false }
     }
@@ -50,22 +50,22 @@ impl TypeWord {
     }
 }
 
-/// How a trampoline returns, where it returns by the stack.
+/// How a trampoline returns, if it returns by the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReturnStyle {
     /// By the return instruction.
     Plain,
-    /// By the return instruction, with a trap behind it, where speculation goes on.
+    /// By the return instruction, with a trap behind it to stop speculation.
     Trapped,
     /// By a jump to the function of this name, which returns.
     Thunk(&'static str),
 }
 
 impl Harden {
-    /// Nothing is done.
+    /// No hardening.
     pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None };
 
-    /// What each part is, for people.
+    /// The parts of the hardening, as texts for people.
     pub fn parts(&self) -> Vec<(&'static str, String)> {
         let returns = match self.returns {
             ReturnStyle::Plain => "plain".to_owned(),

@@ -1,5 +1,5 @@
-//! What an emulator must know of an architecture, as data. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h,
-//! riscv.h); a test of `emu-tests` compares each with the engine's own name for it.
+//! An architecture's data for emulators. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h, riscv.h); a test of
+//! `emu-tests` compares each with the engine's own name for it.
 
 use crate::words::abi::{Abi, Reg, RegSet};
 
@@ -12,8 +12,8 @@ pub struct EmuReg {
     pub id: i32,
 }
 
-/// A control or status word, and a value for runs: one that the manual allows, and that neither the engine nor another word
-/// begins with. What is exchanged, cleared or set to its default shows then.
+/// A control or status word, and its value in runs: one that the manual allows, and that is no initial value of the engine and
+/// no value of another word. So a run detects words that are exchanged, cleared or reset.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlWord {
     /// The register.
@@ -22,7 +22,7 @@ pub struct ControlWord {
     pub value: u64,
 }
 
-/// What an indirect branch is, to the landing pad that it reaches.
+/// The type of an indirect branch that a landing pad checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndirectBranch {
     /// A call.
@@ -33,14 +33,14 @@ pub enum IndirectBranch {
     Veneer,
 }
 
-/// What a branch does besides going elsewhere.
+/// The effects of a branch on return-address stack and landing-pad checks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Branch {
-    /// The return-address stack gets the address behind it.
+    /// The branch pushes the address behind it onto the return-address stack.
     pub pushes: bool,
-    /// The return-address stack gives up its top, as a prediction of where this goes.
+    /// The branch pops the return-address stack, as a prediction of its target.
     pub pops: bool,
-    /// It is indirect: where such branches are restricted, it must reach a landing pad.
+    /// The type of an indirect branch: with landing-pad checks, it must reach a landing pad.
     pub indirect: Option<IndirectBranch>,
 }
 
@@ -49,102 +49,101 @@ pub struct Branch {
 pub struct Pad {
     /// The instruction.
     pub bytes: &'static [u8],
-    /// What may reach it.
+    /// The indirect branches that may reach the landing pad.
     pub lets: &'static [IndirectBranch],
 }
 
-/// Where an instruction goes.
+/// The successor of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goes {
-    /// To the next one, or into the system.
+    /// The next instruction, or the system.
     On,
-    /// Where it says itself, or its relocation: a jump, a branch or a call.
+    /// The target that the instruction or its relocation encodes: a jump, a branch or a call.
     To,
-    /// Where a register or memory says.
+    /// The address in a register or in memory.
     Anywhere,
-    /// Back to the caller.
+    /// The caller.
     Back,
 }
 
-/// One of the forms in which kernels for this architecture have written the unwind table that objtool makes,
-/// `.orc_unwind`.
+/// A format of the unwind table that objtool makes, `.orc_unwind`, in some versions of the kernel.
 #[derive(Debug)]
 pub struct Orc {
-    /// The kernel that wrote it so first: profiles name it by that.
+    /// The first kernel with this format, by which profiles name it.
     pub name: &'static str,
-    /// What the section `.orc_header` holds then: a hash of the definitions, by scripts/orc_hash.sh of the kernel. `None` of
-    /// kernels that wrote no such section.
+    /// The contents of the section `.orc_header`: a hash of the definitions, by scripts/orc_hash.sh of the kernel. `None` for
+    /// kernels without the section.
     pub header: Option<[u8; 20]>,
     /// Bytes of an entry.
     pub bytes: usize,
-    /// What an entry says; `None` if it says nothing of a call.
+    /// Decodes an entry; `None` if it describes no call.
     pub read: fn(&[u8]) -> Option<OrcEntry>,
 }
 
-/// What an entry of that table says. Bytes are relative to CFA.
+/// The contents of an entry of `.orc_unwind`. Offsets are relative to CFA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OrcEntry {
-    /// CFA is this register plus so many bytes.
+    /// CFA, as a register plus an offset in bytes.
     pub cfa: (Reg, i64),
-    /// Where the return address is.
+    /// The offset of the return address.
     pub returns: i64,
-    /// Where the frame pointer of the caller is.
+    /// The location of the caller's frame pointer.
     pub fp: OrcFp,
 }
 
-/// Where the table says that the caller's frame pointer is.
+/// The location of the caller's frame pointer in an entry of `.orc_unwind`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrcFp {
-    /// In the frame pointer still.
+    /// Still in the frame pointer.
     Kept,
-    /// In memory.
+    /// In memory, at this offset.
     At(i64),
-    /// In a way that is not followed here.
+    /// In a location that is not supported here.
     Elsewhere,
 }
 
-/// Instructions that an engine lacks, or whose results it has from outside, and how they are done in its place.
+/// Emulation of instructions that an engine lacks, or whose results come from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
-    /// How many bytes such an instruction has; `None` if the code begins with none.
+    /// The size in bytes of such an instruction at the start of code; `None` if there is none.
     pub size: fn(&[u8]) -> Option<usize>,
-    /// Run one: its bytes, the address behind it. An error is the fault that a CPU would raise.
+    /// Executes an instruction, from its bytes and the address behind it. An error is the fault that a CPU would raise.
     pub run: fn(&[u8], u64, &mut dyn LentCpu) -> Result<LentTo, &'static str>,
 }
 
 impl Lent {
-    /// The engine has all.
+    /// The value for engines that support all instructions.
     pub const NONE: Lent = Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine) };
 }
 
-/// Who does what such an instruction is there for.
+/// The component that executes such an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LentTo {
-    /// It is done, and the next instruction follows.
+    /// The emulation has executed it, and the next instruction follows.
     Us,
-    /// The engine has this case of it.
+    /// The engine must execute it, as it supports this case.
     Engine,
 }
 
-/// The CPU, as such an instruction sees it.
+/// The CPU state that emulated instructions access.
 pub trait LentCpu {
     /// A general register.
     fn general(&self, reg: Reg) -> u64;
-    /// Another register by the emulator's number, in so many bytes.
+    /// Reads another register by the emulator's number, into `value`.
     fn get(&self, id: i32, value: &mut [u8]);
-    /// Set it.
+    /// Sets another register by the emulator's number.
     fn set(&mut self, id: i32, value: &[u8]);
     /// Set a general register.
     fn set_general(&mut self, reg: Reg, value: u64);
     /// The CPU's clock.
     fn clock(&self) -> u64;
-    /// Load from memory. Is there any?
+    /// Loads from memory. Returns whether the address is mapped.
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> bool;
-    /// Store to memory. Is there any?
+    /// Stores to memory. Returns whether the address is mapped.
     fn write(&mut self, at: u64, bytes: &[u8]) -> bool;
 }
 
-/// An architecture as an emulator sees it.
+/// An architecture's data for emulators.
 #[derive(Debug)]
 pub struct Machine {
     /// `uc_arch`.
@@ -163,7 +162,7 @@ pub struct Machine {
     pub clear_flags: &'static [(&'static str, u64)],
     /// General registers that the kernel's `struct pt_regs` has under other names than the manual, all names of each.
     pub pt_regs: &'static [(&'static str, Reg)],
-    /// The registers by which a thread may find its memory, where those are none of the general ones: as the facts name them.
+    /// The thread pointers that are no general registers, with the names in [`Facts::threads`](crate::arch::facts::Facts::threads).
     pub threads: &'static [EmuReg],
     /// Control and status words that code must leave alone.
     pub control: &'static [ControlWord],
@@ -172,47 +171,47 @@ pub struct Machine {
     /// The name of the vector state that Unicorn lacks, and a predicate over Capstone's mnemonic and operands: may this
     /// instruction change it?
     pub wide: (&'static str, fn(&str, &str) -> bool),
-    /// Whether an instruction may read or change vector or floating-point registers, by its mnemonic and operands.
+    /// A predicate over mnemonic and operands: may the instruction read or change vector or floating-point registers?
     pub is_vector: fn(&str, &str) -> bool,
     /// Instructions that the engine lacks, or lacks in part.
     pub lent: Lent,
     /// General registers that a test may not fill with random values, besides SP.
     pub reserved: RegSet,
-    /// How the mnemonics begin that take a reservation on memory, and those that use it up or give it back.
+    /// Prefixes of mnemonics that take a reservation on memory, and of mnemonics that use or release it.
     pub exclusive: (&'static [&'static str], &'static [&'static str]),
     /// A breakpoint. Behind a jump it stops speculation, and is never executed.
     pub trap: &'static [u8],
-    /// The same in fewer bytes; empty if there is none.
+    /// A breakpoint in fewer bytes; empty if there is none.
     pub short_trap: &'static [u8],
     /// A function that returns at once.
     pub ret: &'static [u8],
-    /// The function that some kernels want jumped to in place of a return; empty if there is none.
+    /// The function to which some kernels jump instead of a return; empty if there is none.
     pub return_thunk: &'static str,
     /// Capstone's names for architecture, mode and extra modes.
     pub disassembler: (&'static str, &'static str, &'static [&'static str]),
-    /// What SP must be a multiple of where an instruction accesses memory by it; 1 if the hardware does not ask.
+    /// The alignment of SP that the hardware requires of instructions that access memory by SP; 1 if none.
     pub sp_access_align: u64,
-    /// Whether an instruction accesses memory by SP, by its operands as Capstone has them.
+    /// A predicate over Capstone's operands: does the instruction access memory by SP?
     pub accesses_by_sp: fn(&str) -> bool,
-    /// A branch that has to do with return addresses or landing pads, by its mnemonic and operands as Capstone has them.
+    /// The effects of a branch on return addresses or landing pads, from Capstone's mnemonic and operands.
     pub branch: fn(&str, &str) -> Option<Branch>,
-    /// Where an instruction goes, by the same.
+    /// The successor of an instruction, from Capstone's mnemonic and operands.
     pub goes: fn(&str, &str) -> Goes,
-    /// The mnemonics of those that go where they say, and never to the next one nor back.
+    /// The mnemonics of direct jumps, which never continue at the next instruction and never return.
     pub jumps: &'static [&'static str],
-    /// The disassembler writes where they go as a distance from themselves.
+    /// The disassembler prints the targets of direct jumps as distances from the instruction.
     pub relative: bool,
     /// Landing pads.
     pub pads: &'static [Pad],
-    /// The unwind table that objtool makes, where there is an objtool that makes one.
+    /// The formats of the unwind table that objtool makes; empty if objtool makes none.
     pub orc: &'static [Orc],
-    /// Where a frame record {frame pointer, return address} is, in bytes above the frame pointer.
+    /// Bytes from the frame pointer up to the frame record {frame pointer, return address}.
     pub record: i64,
     /// Bits of `e_flags` in which two objects must agree to run together.
     pub e_flags_abi: u32,
-    /// Relocations of calls and jumps: type, where in the instruction the field is, and what it adds to the target.
+    /// Relocations of calls and jumps: type, offset of the field in the instruction, and addend beyond the target.
     pub calls: &'static [(u32, usize, i64)],
-    /// What SP may be modulo 16 at a function's entry.
+    /// The possible values of SP modulo 16 at a function's entry.
     pub entry_sp: &'static [u64],
 }
 

@@ -1,4 +1,4 @@
-//! What an architecture is, as data: facts, relocations, the sites of functions, what an emulator must know.
+//! Architectures as data: facts, relocations, the sites of functions, data for emulators.
 
 pub mod branch;
 pub mod entry;

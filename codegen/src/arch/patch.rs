@@ -1,5 +1,5 @@
-//! What is known of an architecture when its code is there as bytes: relocations, patchable entries, call slots. The
-//! linker and the list of sites ask [`Patch`], and need no generator.
+//! Operations on an architecture's code as bytes: relocations, patchable entries, call slots. The linker and the list of
+//! sites use [`Patch`], and need no generator.
 
 pub use crate::arch::branch::{Branch, Half};
 use crate::arch::entry::{Code, Entry, First, Lead};
@@ -19,16 +19,16 @@ pub struct Relocation {
     pub high: u64,
 }
 
-/// What a patched site does.
+/// The state of a patched site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SiteState {
-    /// Nothing.
+    /// The site does nothing.
     Disabled,
-    /// Goes to a trampoline.
+    /// The site goes to a trampoline.
     Enabled {
         /// Address of the trampoline.
         target: u64,
-        /// Address of the `ftrace_ops`, for functions with room for it; `None` if nobody names one.
+        /// Address of the `ftrace_ops`, for functions with room for it; `None` if there is none.
         op: Option<u64>,
         /// By a jump, which leaves the return address alone, instead of a call.
         jump: bool,
@@ -47,7 +47,7 @@ pub struct Write {
 /// One of the writes by which a running kernel patches a site: other CPUs see it before the next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Poke {
-    /// What is written; in one piece for whoever executes it.
+    /// The bytes to write, which other CPUs see all at once.
     pub write: Write,
     /// From here to the next write, the site's first instruction is a breakpoint. Its handler emulates the final instruction
     /// for a CPU that hits it.
@@ -65,79 +65,79 @@ pub struct Parts {
     pub jmp: Option<usize>,
 }
 
-/// An entry of the list by which a kernel replaces instructions when it boots. It begins with two references of four bytes:
-/// to what is replaced, and to what replaces it.
+/// The layout of an entry in the list by which a kernel replaces instructions when it boots. It begins with two references of
+/// four bytes: to the replaced code, and to the replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlternativeEntry {
     /// Bytes of an entry.
     pub size: usize,
-    /// Where it says how many bytes are replaced.
+    /// The field with the number of replaced bytes.
     pub length: EntryField,
-    /// Where it says by how many.
+    /// The field with the number of bytes of the replacement.
     pub replacement_length: EntryField,
-    /// A field, and those of its bits of which one says that the kernel does not copy instructions but computes them.
+    /// A field, and a mask of bits. If one of them is set, the kernel computes the instructions instead of copying them.
     pub special: Option<(EntryField, usize)>,
 }
 
 /// An unsigned number in an entry of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryField {
-    /// Its offset in the entry.
+    /// The offset of the number in the entry.
     pub at: usize,
-    /// How many bytes it has: at most 2.
+    /// The size of the number in bytes, at most 2.
     pub bytes: usize,
 }
 
 impl EntryField {
-    /// The number; 0 where the entry ends before it.
+    /// The number; 0 if the entry ends before it.
     pub fn of(&self, entry: &[u8]) -> usize {
         let field = entry.iter().skip(self.at).take(self.bytes);
         field.rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
     }
 }
 
-/// What may be at a site: as a compiler leaves it, or as something has patched it.
+/// A form of the code at a site, as a compiler leaves it, or as a tracer has patched it.
 #[derive(Debug)]
 pub struct SiteForm {
-    /// In a few words.
+    /// A few words that describe the form.
     pub about: &'static str,
-    /// Of the XRay map, not of the lists of patchable entries.
+    /// The site is in the XRay map, not in the lists of patchable entries.
     pub sled: bool,
-    /// How far before the address that the kernel records these bytes begin.
+    /// Bytes from the start of this code to the address that the kernel records.
     pub before: u64,
-    /// Bytes in hexadecimal; `??` is any.
+    /// The bytes in hexadecimal; `??` matches any byte.
     pub bytes: &'static str,
-    /// Why it cannot be patched; empty if it can.
+    /// The reason why the site cannot be patched; empty if it can.
     pub refused: &'static str,
 }
 
 impl SiteForm {
-    /// One of the lists of patchable entries, whose address is that of its first byte.
+    /// A form of sites in the lists of patchable entries, whose address is that of the first byte.
     pub const fn entry(about: &'static str, bytes: &'static str) -> SiteForm {
         SiteForm { about, sled: false, before: 0, bytes, refused: "" }
     }
 
-    /// One of the XRay map.
+    /// A form of sites in the XRay map.
     pub const fn sled(about: &'static str, bytes: &'static str) -> SiteForm {
         SiteForm { sled: true, ..SiteForm::entry(about, bytes) }
     }
 
-    /// How many bytes it has.
+    /// The size of the form in bytes.
     #[allow(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
         self.bytes.split(' ').count()
     }
 
-    /// Is this what is at a site with these bytes?
+    /// Does a site with these bytes have this form?
     pub fn fits(&self, bytes: &[u8]) -> bool {
         let same = |(wanted, byte): (&str, &u8)| wanted == "??" || u8::from_str_radix(wanted, 16) == Ok(*byte);
         bytes.len() == self.len() && self.bytes.split(' ').zip(bytes).all(same)
     }
 }
 
-/// An architecture as a linker sees it, and whoever patches running code.
+/// An architecture for linkers, and for tracers that patch running code.
 pub trait Patch: Sync {
-    /// What is true under every choice.
+    /// The facts that hold under every option and profile.
     fn facts(&self) -> &'static Facts;
 
     /// Apply a relocation to the bytes at its place.
@@ -156,24 +156,24 @@ pub trait Patch: Sync {
         false
     }
 
-    /// The address that code gets from this relocation: of what is counted from behind an instruction, not that of the field.
+    /// The address to which code with this relocation refers, even if the distance counts from behind the instruction.
     fn refers_to(&self, relocation: &Relocation) -> u64 {
         relocation.value
     }
 
-    /// From an entry of the site list to the address that the kernel records (`ftrace_call_adjust`): most lists have it
-    /// as it is.
+    /// The address that the kernel records for an entry of the site list (`ftrace_call_adjust`). Most lists contain this
+    /// address.
     fn site_ip(&self, entry: u64, _word: &dyn Fn(u64) -> Option<u32>) -> u64 {
         entry
     }
 
-    /// What may be at a site. Of those that several fit, the first one holds.
+    /// The forms of sites. If several fit, the first one holds.
     fn site_forms(&self) -> &'static [SiteForm] {
         &[]
     }
 
-    /// What a function that does nothing looks like, where a [`Branch::SiteJump`] has room in it: the address that is recorded is
-    /// that of the branch.
+    /// The forms of functions that do nothing and have room for a [`Branch::SiteJump`]. The recorded address is that of the
+    /// branch.
     fn empty_functions(&self) -> &'static [SiteForm] {
         &[]
     }
@@ -184,11 +184,11 @@ pub trait Patch: Sync {
     /// The target is out of reach.
     fn branch(&self, how: Branch, at: u64, target: u64) -> Result<Vec<u8>>;
 
-    /// The bytes of one instruction, at `at`, of a branch to `target` that is made of two, where the first one was written for a
+    /// The bytes of one instruction of a two-instruction branch from `at` to `target`, whose first instruction was written for a
     /// branch to `toward`.
     ///
     /// # Errors
-    /// Branches of the architecture are one instruction, or the second leads from where the first does to nowhere near.
+    /// Branches of the architecture are one instruction, or the second cannot reach `target` after the first.
     fn half_branch(&self, _how: Branch, _half: Half, _at: u64, _toward: u64, _target: u64) -> Result<Vec<u8>> {
         Err(Error::new(format!(
             "a branch of {} is one instruction; valid: `branch` without `half` at its sites",
@@ -196,8 +196,8 @@ pub trait Patch: Sync {
         )))
     }
 
-    /// How the entry of a function is patched for which no compiler has left room, by each branch that may do, the shortest first.
-    /// Those of an architecture that says nothing of it are not.
+    /// How the entry of a function compiled without a site can be patched, by each possible branch, the shortest first. Empty for
+    /// architectures that do not support it.
     fn entries(&self, _code: &Code) -> Vec<Entry> {
         Vec::new()
     }
@@ -207,17 +207,17 @@ pub trait Patch: Sync {
         Vec::new()
     }
 
-    /// The call or jump with which code at `at` begins, behind its landing pad. Architectures whose compilers call no profiler there say
-    /// nothing of it.
+    /// The call or jump with which code at `at` begins, behind its landing pad. `None` on architectures whose compilers call no
+    /// profiler there.
     fn first(&self, _code: &[u8], _at: u64) -> Option<First> {
         None
     }
 
-    /// Instructions from address `from`, which do the same at `to`, and go on behind those at `from`. What they need of memory is
-    /// behind them. None of them but the last may be a call.
+    /// The instructions at address `from`, changed to do the same at `to`, and to continue behind the originals. The words that
+    /// they load are behind them. Only the last instruction may be a call.
     ///
     /// # Errors
-    /// One of them cannot be moved, or something is out of reach.
+    /// An instruction cannot be moved, or a target is out of reach.
     fn moved(&self, _code: &[u8], _from: u64, _to: u64) -> Result<Vec<u8>> {
         Err(Error::new(format!("instructions of {} are not moved", self.facts().name)))
     }

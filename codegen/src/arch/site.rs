@@ -1,4 +1,4 @@
-//! How a patched function entry reaches a trampoline, and how it is written: data of a profile.
+//! How a patched function entry reaches a trampoline, and how a tracer writes it, as data of a profile.
 
 use crate::arch::patch::{Branch, Half, Parts, Patch, Poke, SiteState, Write};
 use crate::words::abi::{Abi, Loc, Reg, RegSet};
@@ -17,46 +17,46 @@ pub struct Site {
     pub pushed: i32,
     /// `pc` minus the address that a callback gets as `ip`.
     pub ip_offset: i32,
-    /// Registers that the site itself overwrites or that are free at a function's entry.
+    /// Registers that the site itself clobbers, or that are free at a function's entry.
     pub scratch: RegSet,
     /// Registers besides those for arguments that may be live at a function's entry.
     pub live: RegSet,
     /// The registers that return the traced function into itself and to its parent when a trampoline resumes it,
     /// where they are not those of entry: arm64 swaps `x9` and `x30`.
     pub resume: Option<(Reg, Reg)>,
-    /// Registers that even a full save cannot give back to the traced function: they carry it there.
+    /// Registers that even a full save cannot preserve for the traced function, as the way back uses them.
     pub lost: RegSet,
-    /// The register that holds a direct trampoline's address on the way there.
+    /// The register that holds a direct trampoline's address during the jump to it.
     pub direct: Option<Reg>,
-    /// Bit 0 of a direct trampoline's address says that the site jumps there, and does not call.
+    /// Bit 0 of a direct trampoline's address means that the site jumps to it instead of calling it.
     pub direct_jumps: bool,
-    /// How far a trampoline may be from the site, in bytes either way.
+    /// The greatest distance of a trampoline from the site, in bytes in either direction.
     pub reach: i64,
-    /// Why no CPU may be between two instructions of a site while it is patched; `None` if one may.
+    /// The reason why no CPU may be between two instructions of a site while it is patched; `None` if that is allowed.
     pub between: Option<&'static str>,
-    /// Bytes from the address that the compiler's list of sites means to the one that the tracer records.
+    /// Bytes from the address in the compiler's list of sites to the address that the tracer records.
     pub recorded: u64,
     /// The symbol of the entry trampoline, if there is one.
     pub entry: Option<&'static str>,
-    /// How it is written.
+    /// How the site is written.
     pub protocol: Protocol,
 }
 
 /// The writes that put a site into a state, in the order in which the tracer makes them.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Where the word with the `ftrace_ops` is; `None` if functions have none.
+    /// The place of the word with the `ftrace_ops`; `None` if functions have none.
     pub literal: Option<OpLiteral>,
-    /// Before all others, and never again.
+    /// The writes before all others, done only once.
     pub initial: Vec<SiteWrite>,
-    /// Tracing off.
+    /// The writes that turn tracing off.
     pub disabled: Vec<SiteWrite>,
-    /// The site calls a trampoline.
+    /// The writes that make the site call a trampoline.
     pub call: Vec<SiteWrite>,
-    /// The site jumps to one, which leaves the return address alone.
+    /// The writes that make the site jump to a trampoline, without a return address.
     pub jump: Vec<SiteWrite>,
-    /// A trampoline that is further from the entry trampoline, in bytes, is reached through that one, which finds it in the
-    /// `ftrace_ops`; one that is as near too, if what is written but once does not lead to it.
+    /// The greatest distance of a trampoline from the entry trampoline, in bytes, for a direct branch from the site. A site
+    /// reaches more distant ones, and those to which its initial write does not lead, through the entry trampoline and `op`.
     pub near: Option<u64>,
     /// A breakpoint that stands at the site while the rest of it is written.
     pub breakpoint: Option<Vec<u8>>,
@@ -72,7 +72,7 @@ pub struct OpLiteral {
 }
 
 impl OpLiteral {
-    /// Its address, for the site at `ip`.
+    /// The address of the word, for the site at `ip`.
     pub fn address(self, ip: u64) -> u64 {
         ip.wrapping_sub(self.before) & !(self.align - 1)
     }
@@ -81,24 +81,24 @@ impl OpLiteral {
 /// One write to a site.
 #[derive(Debug)]
 pub struct SiteWrite {
-    /// Bytes from `ip`. The literal has its own place.
+    /// The offset from `ip` in bytes. Not used for the literal.
     pub at: i64,
-    /// What is written.
+    /// The contents of the write.
     pub what: What,
 }
 
-/// What a write has.
+/// The contents of a write.
 #[derive(Debug)]
 pub enum What {
     /// These bytes.
     Bytes(Vec<u8>),
     /// A branch to the trampoline.
     Branch(Branch),
-    /// Of a branch of two instructions, one. The first goes towards the entry trampoline, the second to where the site goes.
+    /// One instruction of a two-instruction branch. The first is for the entry trampoline, the second for the site's target.
     Half(Branch, Half),
     /// The address of the `ftrace_ops`, for functions with room for it.
     Op,
-    /// The address of the one of this name, which does nothing.
+    /// The address of the `ftrace_ops` of this name, which does nothing.
     NopOp(&'static str),
 }
 
@@ -109,24 +109,24 @@ pub struct Spot {
     pub ip: u64,
     /// The function was compiled with room for `op` before its entry.
     pub has_op: bool,
-    /// The address of the entry trampoline; `None` if there is none: then it is whatever the site goes to.
+    /// The address of the entry trampoline; `None` if there is none: then the site's target takes its place.
     pub toward: Option<u64>,
-    /// The address of the `ftrace_ops` that does nothing; `None` if there is none: then the function keeps what it carries.
+    /// The address of the `ftrace_ops` that does nothing; `None` if there is none: then the function's word is not changed.
     pub nop_op: Option<u64>,
 }
 
 impl Site {
-    /// What C functions keep: a platform's register that is live at sites is scratch to them.
+    /// The registers that C functions preserve. A platform's register that is live at sites is not among them.
     pub fn c_keeps(&self, abi: &Abi) -> RegSet {
         abi.callee_saved.union(abi.platform.minus(self.live))
     }
 
-    /// What C functions may overwrite.
+    /// The registers that C functions may clobber.
     pub fn c_loses(&self, abi: &Abi) -> RegSet {
         abi.callee_saved.union(abi.caller_saved).union(abi.platform).minus(self.c_keeps(abi))
     }
 
-    /// Where the word with the `ftrace_ops` is, in bytes from pc down to a multiple of 8, if functions have one.
+    /// The distance of the word with the `ftrace_ops`, in bytes from pc down to a multiple of 8, if functions have one.
     pub fn literal(&self) -> Option<i64> {
         const IP: u64 = 0x4000_0004;
         let at = self.protocol.literal?.address(IP);
@@ -142,8 +142,7 @@ impl Site {
             .find_map(|write| if let What::NopOp(name) = write.what { Some(name) } else { None })
     }
 
-    /// All bytes that put a site into a state, in the order in which the tracer writes them, those included that it writes but
-    /// once.
+    /// All writes that put a site into a state, in the order of the tracer, including the initial writes.
     ///
     /// # Errors
     /// The trampoline is out of reach.
@@ -153,7 +152,7 @@ impl Site {
         Ok(all)
     }
 
-    /// What the tracer writes but once, before a site is in this or any other state.
+    /// The initial writes, which the tracer does once, before a site is in any state.
     ///
     /// # Errors
     /// As [`Site::patch`].
@@ -218,8 +217,8 @@ impl Site {
         Ok(all)
     }
 
-    /// Where the site goes for this trampoline: there, or to the entry trampoline, if that one is too far from it, or if the
-    /// instruction that is already there does not lead to it.
+    /// The branch target of the site for this trampoline: `target`, or the entry trampoline, if `target` is too far from it, or if
+    /// the instruction already at the site does not lead to `target`.
     pub fn goes_to(&self, arch: &dyn Patch, spot: Spot, target: u64) -> u64 {
         let (Some(near), Some(toward)) = (self.protocol.near, spot.toward) else { return target };
         let leads = |write: &SiteWrite| match write.what {
@@ -233,8 +232,8 @@ impl Site {
         if near { target } else { toward }
     }
 
-    /// What switches a site while CPUs run. Under a breakpoint protocol the kernel writes the breakpoint, all but the first
-    /// byte, then the first byte (arch/x86/kernel/alternative.c, `text_poke_bp_batch`).
+    /// The writes that switch a site while CPUs run. Under a breakpoint protocol the kernel writes the breakpoint, all but the
+    /// first byte, then the first byte (arch/x86/kernel/alternative.c, `text_poke_bp_batch`).
     ///
     /// # Errors
     /// As [`Site::patch`].
@@ -264,14 +263,14 @@ fn unnamed() -> Error {
 /// How a tracer makes a copy of an entry trampoline for each `ftrace_ops`.
 #[derive(Debug)]
 pub struct Copies {
-    /// What the instruction at the label `jmp` begins with, where the copy has it, and what takes its place.
+    /// The first bytes of the instruction at the label `jmp` in a copy, and their replacement.
     pub jmp: Option<(Vec<u8>, Vec<u8>)>,
-    /// Behind the copied code, and before the word with the `ftrace_ops`.
+    /// The bytes behind the copied code, and before the word with the `ftrace_ops`.
     pub end: Vec<u8>,
 }
 
 impl Copies {
-    /// The copy for `op`; its call is still to be patched. `None` if none can be made of such code.
+    /// The copy for `op`, with its call not patched yet. `None` if the code cannot be copied.
     pub fn make(&self, arch: &dyn Patch, code: &[u8], parts: &Parts, op: u64) -> Option<Vec<u8>> {
         let mut copy = code.get(..parts.end)?.to_vec();
         if let (Some(at), Some((was, becomes))) = (parts.jmp, &self.jmp) {

@@ -1,14 +1,14 @@
-//! Frame layouts: what lies where in a trampoline's frame, as tables.
+//! Frame layouts: tables of the slots in a trampoline's frame.
 //!
-//! A layout is the one place for offsets. The planner saves and restores what it says, the text prints its names,
-//! the manifest lists it, and the contract promises it.
+//! Offsets stand in layouts and nowhere else. The planner saves and restores the slots of a layout, the text prints
+//! their names, the manifest lists them, and the contract promises them.
 
 use crate::ask::live::{Carriers, Live, MOST_WORDS, Word};
 use crate::ask::spec::{Program, Programs, TailCall};
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 
-/// What a slot holds when the callback is entered.
+/// The value in a slot when the callback is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// A register of the traced function.
@@ -25,7 +25,7 @@ pub enum Content {
     Cookie,
     /// The word of the session with this number: zero when the trampoline is entered.
     Session(u8),
-    /// First byte of the site.
+    /// The address of the site's first byte.
     Ip,
     /// The address at which the traced function goes on.
     Pc,
@@ -56,7 +56,7 @@ impl Content {
         ("nothing", Content::Unfilled),
     ];
 
-    /// As [`Content::parse`] reads it; `None` of what no structure has.
+    /// The word from which [`Content::parse`] reads this content; `None` for contents that no structure has.
     pub fn word(self, abi: &Abi) -> Option<String> {
         let word = Content::WORDS.iter().find(|(_, content)| *content == self).map(|(word, _)| (*word).to_owned());
         word.or_else(|| match self {
@@ -66,10 +66,10 @@ impl Content {
         })
     }
 
-    /// What a profile or a contract says that a slot holds: a register, a number as `0x...`, or one of a few words.
+    /// Parse a slot's content as written in a profile or a contract: a register, a number as `0x...`, or one of a few words.
     ///
     /// # Errors
-    /// None of these; the message lists them.
+    /// The text is none of these; the message lists them.
     pub fn parse(text: &str, abi: &Abi) -> Result<Content> {
         if let Some((_, content)) = Content::WORDS.iter().find(|(word, _)| *word == text) {
             return Ok(*content);
@@ -85,7 +85,7 @@ impl Content {
     }
 }
 
-/// What becomes of a slot after the callback.
+/// The effect of a store by the callback to a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stores {
     /// A store by the callback takes effect.
@@ -105,9 +105,9 @@ pub struct Field {
     pub member: &'static str,
     /// Bytes above SP during the callback.
     pub offset: i32,
-    /// What is in it.
+    /// The value in the slot when the callback is entered.
     pub content: Content,
-    /// What a store to it does.
+    /// The effect of a callback's store to the slot.
     pub stores: Stores,
     /// A frame record stores this slot, so the save sequence leaves it out.
     pub in_record: bool,
@@ -120,7 +120,7 @@ pub struct Record {
     pub symbol: &'static str,
     /// Bytes above SP.
     pub offset: i32,
-    /// The return address in it: [`Content::Pc`] or [`Content::ParentIp`].
+    /// The return address in the record: [`Content::Pc`] or [`Content::ParentIp`].
     pub ret: Content,
 }
 
@@ -144,17 +144,17 @@ pub struct FrameLayout {
 }
 
 impl Field {
-    /// The member's name, or that in the assembly text for a slot outside of the struct.
+    /// The member's name, or the name in the assembly text for a slot outside of the struct.
     pub fn name(&self) -> &'static str {
         if self.member.is_empty() { self.symbol } else { self.member }
     }
 
-    /// Does the trampoline load it again after its callees?
+    /// Does the trampoline load the slot again after its callees?
     pub fn reloaded(&self) -> bool {
         self.stores != Stores::Ignored
     }
 
-    /// Its bytes, on a machine that keeps so many of a vector register.
+    /// The slot's size in bytes; `of_vector` is the number of bytes saved of a vector register.
     pub fn bytes(&self, of_vector: i32) -> i32 {
         match self.content {
             Content::Vector(_) | Content::VectorResult(_) => of_vector,
@@ -179,8 +179,8 @@ impl FrameLayout {
         }
     }
 
-    /// The same with slots of so many bytes for vector registers: behind the structure that C code knows, or at the bottom. What
-    /// is above them lies where it was modulo 16.
+    /// Add slots of `bytes` bytes for vector registers: behind the structure that C code knows, or at the bottom. The slots
+    /// above keep their offsets modulo 16.
     pub fn with_vectors(mut self, carriers: Carriers, bytes: i32) -> FrameLayout {
         let behind = self.c_size;
         let from = (behind + bytes - 1) / bytes * bytes;
@@ -207,11 +207,11 @@ impl FrameLayout {
 
 /// Names of slots for argument registers.
 pub const ARG_SLOTS: [&str; 8] = ["ARG0", "ARG1", "ARG2", "ARG3", "ARG4", "ARG5", "ARG6", "ARG7"];
-/// Of vector argument registers.
+/// Names of slots for vector argument registers.
 pub const VECTOR_SLOTS: [&str; 8] = ["VEC0", "VEC1", "VEC2", "VEC3", "VEC4", "VEC5", "VEC6", "VEC7"];
-/// Of registers besides those for arguments that are live at a function's entry.
+/// Names of slots for other registers that are live at a function's entry.
 pub const LIVE_SLOTS: [&str; 5] = ["LIVE0", "LIVE1", "LIVE2", "LIVE3", "LIVE4"];
-/// Of result registers.
+/// Names of slots for result registers.
 pub const RESULT_SLOTS: [&str; 2] = ["RESULT0", "RESULT1"];
 
 /// The slots of a C struct, and the result registers once more in those of the members for which `result` has one.
@@ -228,15 +228,15 @@ pub const fn field(symbol: &'static str, member: &'static str, offset: i32, cont
     Field { symbol, member, offset, content, stores, in_record: false }
 }
 
-/// Of the words of a context.
+/// Names of slots for the words of a context.
 const WORDS: [&str; MOST_WORDS] = [
     "CTX_0", "CTX_1", "CTX_2", "CTX_3", "CTX_4", "CTX_5", "CTX_6", "CTX_7", "CTX_8", "CTX_9", "CTX_10", "CTX_11",
     "CTX_12", "CTX_13", "CTX_14", "CTX_15", "CTX_16", "CTX_17", "CTX_18", "CTX_19", "CTX_20", "CTX_21", "CTX_22",
     "CTX_23",
 ];
-/// Of vector result registers.
+/// Names of slots for vector result registers.
 const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
-/// Of the words of sessions.
+/// Names of slots for the words of sessions.
 const SESSIONS: [&str; Program::MOST / 2] = [
     "SESSION0",
     "SESSION1",
@@ -270,12 +270,12 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
         field(symbol, "", at, content, if takes_effect { Stores::TakeEffect } else { Stores::Ignored })
     };
     let Programs { live, call_orig, .. } = *programs;
-    // Nothing else has a result.
+    // Without CALL_ORIG the context has no result.
     let result = if call_orig { programs.result } else { Live::default() };
     let mut fields = Vec::new();
     let vector = abi.vector_bytes as i32;
     let copied = if call_orig { 8 * i32::from(live.stack) } else { 0 };
-    // They are not all needed at the same time.
+    // Slots of vector arguments and of vector results are never needed at the same time.
     let vectors = (copied + vector - 1) / vector * vector;
     let mut at = if live.saved_vectors() + result.saved_vectors() > 0 { vectors } else { copied };
     for (i, (symbol, &v)) in (0..live.saved_vectors()).zip(VECTOR_SLOTS.iter().zip(abi.vector_args)) {

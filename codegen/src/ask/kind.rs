@@ -1,4 +1,4 @@
-//! The kinds of trampoline, and what each does: one row a kind.
+//! The kinds of trampoline, with one row of traits for each kind.
 
 use crate::ask::live::{Live, MOST_WORDS, Word};
 use crate::words::abi::{Abi, Reg, RegSet};
@@ -7,12 +7,12 @@ use crate::words::program::{Attach, Program, called};
 use crate::words::recorder::{Events, Recorder};
 use crate::words::step::ExitPath;
 
-/// The kinds of trampoline. What each does stands in its row: [`Kind::traits`].
+/// The kinds of trampoline. [`Kind::traits`] has a row for each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// `ftrace_stub`: the callback that does nothing.
     Stub,
-    /// `ftrace_stub_graph`: the same under a second name, because kCFI gives it another type.
+    /// `ftrace_stub_graph`: `ftrace_stub` under a second name, because kCFI gives it another type.
     StubGraph,
     /// `ftrace_stub_direct_tramp`: the smallest correct direct-call trampoline.
     StubDirect,
@@ -20,22 +20,22 @@ pub enum Kind {
     Entry(Regs),
     /// `return_to_handler`: entered by a return that a callback redirected.
     Return,
-    /// `arch_rethook_trampoline`: the same for kretprobes, whose handlers are given every register.
+    /// `arch_rethook_trampoline`: entered by a return that a kretprobe redirected; its handlers get every register.
     Rethook,
     /// A direct-call trampoline: calls one named function with the traced function's arguments.
     Direct(Direct),
-    /// Called in the middle of a function, where everything is live, and returns there: it calls one C function.
+    /// A trampoline that is called in the middle of a function, where all registers are live, and calls one C function.
     Sled,
     /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
     /// every return belongs to a call.
     Around(Around),
     /// A trampoline for one function, which calls a list of programs with a context array, as BPF does.
     Programs(Programs),
-    /// A trampoline for one function, which calls nobody: it writes what happens into a buffer of the thread.
+    /// A trampoline for one function that writes records into a buffer of the thread and calls nothing.
     Record(Recorder),
 }
 
-/// How much of the machine an entry trampoline shows to its callback.
+/// The registers that an entry trampoline saves for its callback.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Regs {
     /// The argument registers and what redirection needs.
@@ -44,56 +44,56 @@ pub enum Regs {
     All,
 }
 
-/// What a direct-call trampoline passes on.
+/// The values that a direct-call trampoline passes on to its callee.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Direct {
     /// Argument registers of the traced function that are kept and passed on: the first so many, or those up to the last
     /// that is live.
     pub args: u8,
-    /// Pass the function's ip before them.
+    /// Pass the function's ip before the arguments.
     pub ip: bool,
-    /// What is live at the function's entry, where its prototype is known; the callee has the same one.
+    /// The registers and stack words live at the function's entry, if its prototype is known; the callee has the same one.
     pub live: Option<Live>,
-    /// The site jumps here, and so do we to the function: it is for that one alone.
+    /// The site jumps to the trampoline, and the trampoline jumps to the function, so it serves only that function.
     pub jumped: bool,
 }
 
-/// What a trampoline that calls programs keeps, shows them, and does with the function. The flags are those of the
-/// kernel's `BPF_TRAMP_F_*` (kernel include/linux/bpf.h).
+/// What a trampoline that calls programs saves, passes to them, and does with the function. The flags are the kernel's
+/// `BPF_TRAMP_F_*` (kernel include/linux/bpf.h).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Programs {
-    /// What is live at the function's entry.
+    /// The registers and stack words live at the function's entry.
     pub live: Live,
-    /// The words of its arguments, in their order. What is in vector registers is kept, but no word of the context.
+    /// The words of the function's arguments, in order. Vector registers are preserved, but are no words of the context.
     pub words: [Option<Word>; MOST_WORDS],
-    /// The registers of its result.
+    /// The registers of the function's result.
     pub result: Live,
-    /// `CALL_ORIG`: the function is called from here. Without it (`RESTORE_REGS`) it goes on behind its site.
+    /// `CALL_ORIG`: the trampoline calls the function. Without it (`RESTORE_REGS`) the function goes on behind its site.
     pub call_orig: bool,
-    /// `SKIP_FRAME`: the site calls, and what it pushed is dropped. Without it a site jumps to a trampoline that calls the
-    /// function.
+    /// `SKIP_FRAME`: the site calls, and the trampoline drops the return address that the call pushed. Without it a site
+    /// jumps to a trampoline that calls the function.
     pub skip_frame: bool,
     /// `IP_ARG`: the function's ip is in the context.
     pub ip_arg: bool,
-    /// How many of the programs are sessions.
+    /// The number of programs that are sessions.
     pub sessions: u8,
-    /// No other program is called before the first of them.
+    /// No other program is called before the first session.
     pub sessions_first: bool,
     /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
     pub tail_call: Option<TailCall>,
 }
 
-/// How a BPF program that is called knows how many tail calls were made.
+/// How a called BPF program gets the number of tail calls made so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TailCall {
-    /// The register that says it, or where it stands.
+    /// The register with the number, or with its address.
     pub reg: Reg,
-    /// The program gives it back with its own calls counted.
+    /// The program returns the number with its own tail calls counted.
     pub returned: bool,
 }
 
 impl Programs {
-    /// No flag: only programs before the function.
+    /// The value without any flag: only programs before the function.
     pub const RESTORE_REGS: Programs = Programs {
         live: Live::NOTHING,
         words: [None; MOST_WORDS],
@@ -105,7 +105,7 @@ impl Programs {
         sessions_first: false,
         tail_call: None,
     };
-    /// The function is called from the trampoline.
+    /// The value with only `CALL_ORIG` set: the trampoline calls the function.
     pub const CALL_ORIG: Programs = Programs { call_orig: true, ..Programs::RESTORE_REGS };
 
     /// The flags that are set, under the kernel's names.
@@ -114,20 +114,20 @@ impl Programs {
         FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
     }
 
-    /// The same, for these programs.
+    /// Set the fields about sessions for these programs.
     pub fn attached(self, programs: &[Program]) -> Programs {
         let sessions = programs.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
         let sessions_first = sessions > 0 && programs.iter().all(|p| p.attach != Attach::Fentry);
         Programs { sessions, sessions_first, ..self }
     }
 
-    /// What the word before a context holds at first.
+    /// The initial value of the word before a context.
     pub fn meta_at_first(&self) -> i64 {
         self.meta(self.sessions_first.then_some(0), false)
     }
 
-    /// What the word before the first of a context says: how many words there are; of a session, which of them counted
-    /// down from the first is its own; and whether the function is over (kernel include/linux/bpf.h,
+    /// The value of the word before a context's first word: the number of words; for a session, the index of its own word,
+    /// counted down from the first; and whether the function has returned (kernel include/linux/bpf.h,
     /// `BPF_TRAMP_COOKIE_INDEX_SHIFT`, `BPF_TRAMP_IS_RETURN_SHIFT`).
     pub fn meta(&self, session: Option<u8>, over: bool) -> i64 {
         let words = self.words.iter().flatten().count() as i64;
@@ -135,8 +135,8 @@ impl Programs {
         words | index << 8 | i64::from(over) << 63
     }
 
-    /// The same when the program is called that is number `call` of those at `at`. For who is no session, it is as the
-    /// last one before was told.
+    /// The value of [`Programs::meta`] at the call of program number `call` of those at `at`. A program that is no session
+    /// finds the value of the last session before it.
     pub fn meta_of(&self, programs: &[Program], at: &[Attach], call: usize) -> i64 {
         let is_session = |n: &usize| programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
         let before = called(programs, at).take(call + 1).filter(is_session).count() as u8;
@@ -147,12 +147,12 @@ impl Programs {
 /// The names of the flags of [`Programs`].
 pub const FLAGS: [&str; 5] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX"];
 
-/// How a paired trampoline goes about it.
+/// The parameters of a paired trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Around {
-    /// What is kept beside the function while it runs, and what the handlers get.
+    /// What stays on the stack while the function runs, and what the handlers get.
     pub form: Form,
-    /// Argument registers of the traced function that are kept and passed on.
+    /// The number of argument registers of the traced function that are preserved and passed on.
     pub args: u8,
     /// The handlers were proven to leave vector registers alone.
     pub general_handlers: bool,
@@ -164,10 +164,12 @@ pub enum Form {
     /// A frame stays on the stack, with a return address of the traced function in a record of its own. The handlers get
     /// the function's arguments, then its results. What is on the stack for the function is out of its reach.
     Frame,
-    /// The same with `struct ftrace_regs`: the handlers get what `ftrace_caller` gives, then `fregs` with the results.
+    /// A frame with `struct ftrace_regs`: the entry handler gets the arguments that `ftrace_caller` passes, then the exit
+    /// handler gets `fregs` with the results.
     Fregs,
-    /// Nothing stays on the stack: the entry handler gets what `ftrace_caller` gives and keeps `parent_ip`, the function runs
-    /// with its stack arguments in place, the exit handler gets `fregs` with the results and returns `parent_ip`.
+    /// Nothing stays on the stack. The entry handler gets the arguments that `ftrace_caller` passes, and keeps `parent_ip`.
+    /// The function runs with its stack arguments in place. The exit handler gets `fregs` with the results and returns
+    /// `parent_ip`.
     Shadow,
 }
 
@@ -187,7 +189,7 @@ impl Form {
     /// The form with this name.
     ///
     /// # Errors
-    /// There is none; the message lists those that there are.
+    /// No form has this name; the message lists the forms.
     pub fn named(name: &str) -> Result<Form> {
         let found = Form::ALL.into_iter().find(|form| form.name() == name);
         found.ok_or_else(|| Error::unknown("form", name, Form::ALL.map(Form::name)))
@@ -197,7 +199,7 @@ impl Form {
 /// How control comes to a trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entered {
-    /// As a callback, by what is called in its place.
+    /// The code that calls callbacks calls it as one.
     AsCallback,
     /// A patched site calls it.
     BySiteCall,
@@ -205,11 +207,11 @@ pub enum Entered {
     BySiteJump,
     /// A traced function returns to it.
     ByReturn,
-    /// It is called in the middle of a function.
+    /// Code in the middle of a function calls it.
     InTheMiddle,
 }
 
-/// What a trampoline calls.
+/// The functions that a trampoline calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Calls {
     /// Nothing.
@@ -226,68 +228,68 @@ pub enum Calls {
     Programs,
 }
 
-/// What is given to the C functions that it calls.
+/// The arguments that a trampoline passes to the C functions that it calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gives {
-    /// What the traced function was called with, or nothing.
+    /// The arguments of the traced function, or none.
     Arguments,
-    /// What the profile's handlers get, with the frame among it. They may store to that.
+    /// The arguments of the profile's handlers. One is a pointer to the frame, to which they may store.
     Frame,
     /// A context array and a cookie.
     Context,
 }
 
-/// The registers that have their value again when the traced function goes on, besides those that C keeps. SP and the
-/// registers that carry the way back are among none of these: what is in them afterwards is the site's convention.
+/// The registers that are preserved when the traced function goes on, besides the callee-saved ones. SP and the
+/// registers with return addresses belong to none of these sets: the site's convention decides their values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeps {
-    /// Those that may carry arguments, by the psABI and beyond.
+    /// All registers that may carry arguments, by the psABI and beyond.
     AnyArguments,
-    /// Those that carry the arguments that it is for: [`Kind::passed`].
+    /// The registers that carry the arguments of [`Kind::passed`].
     ItsArguments,
-    /// Those that carry results.
+    /// The result registers.
     Results,
-    /// All that the site does not destroy.
+    /// All registers that the site does not clobber.
     AllButLost,
-    /// All but those that the site leaves for scratch.
+    /// All registers but the site's scratch registers.
     AllButScratch,
-    /// All but those that are lost on the way to any function.
+    /// All registers but those clobbered on the way to any function.
     AllButLinkage,
-    /// All.
+    /// All registers.
     All,
 }
 
-/// The traced function, as a trampoline has to do with it.
+/// Whether and how a trampoline calls the traced function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Body {
     /// Not called: it goes on by itself, or has returned.
     NotCalled,
     /// Called from a frame that stays on the stack.
     BelowFrame,
-    /// Called with its stack as its caller left it: the way back to the parent is kept by the handlers, or on a shadow stack.
+    /// Called with the stack as its caller left it: the handlers keep `parent_ip`, or it is on a shadow stack.
     InPlace,
 }
 
-/// What a kind of trampoline does.
+/// The traits of a kind of trampoline.
 #[derive(Debug)]
 pub struct KindTraits {
     /// The name in contract files.
     pub word: &'static str,
-    /// How control comes to it.
+    /// How control comes to the trampoline.
     pub entered: Entered,
-    /// What it calls.
+    /// The functions that the trampoline calls.
     pub calls: Calls,
-    /// What it gives to that.
+    /// The arguments that the trampoline passes to these functions.
     pub gives: Gives,
-    /// The way out, if nobody decides on another.
+    /// The way out, if neither a callback nor a program chooses another.
     pub leaves: ExitPath,
-    /// The traced function, if it calls that too.
+    /// Whether and how the trampoline calls the traced function.
     pub body: Body,
-    /// What is kept.
+    /// The registers that the trampoline preserves.
     pub keeps: Keeps,
-    /// It is made for one function, or for those with the same arguments.
+    /// The trampoline is made for one function, or for functions with the same arguments.
     pub for_one_function: bool,
-    /// A callback, or `op`, may choose it as the direct trampoline.
+    /// A callback, or `op`, may choose this trampoline as the direct trampoline.
     pub chosen: bool,
 }
 
@@ -461,17 +463,17 @@ impl Kind {
         self.traits().entered == Entered::ByReturn
     }
 
-    /// Is it called as a callback is?
+    /// Is it called in place of a callback?
     pub fn is_callback(self) -> bool {
         self.traits().entered == Entered::AsCallback
     }
 
-    /// Does no code that is patched go to it, but what an entry trampoline calls or a callback decides?
+    /// Do only entry trampolines lead to it, as a callback or as a direct trampoline that a callback chose?
     pub fn is_led_to(self) -> bool {
         self.returned_to() || self.is_callback()
     }
 
-    /// Is it called in the middle of a function, by no site that is patched?
+    /// Is it called in the middle of a function, and by no patched site?
     pub fn is_sled(self) -> bool {
         self.traits().entered == Entered::InTheMiddle
     }
@@ -481,17 +483,17 @@ impl Kind {
         self.traits().calls == Calls::Callback
     }
 
-    /// Does it call the traced function, which so returns to it?
+    /// Does it call the traced function, so that the function returns to it?
     pub fn calls_body(self) -> bool {
         self.traits().body != Body::NotCalled
     }
 
-    /// Does it say by itself where the traced function's body is, to call it or to jump there?
+    /// Does its code name the traced function's body, to call it or to jump there?
     pub fn names_body(self) -> bool {
         self.calls_body() || self.jumped_to()
     }
 
-    /// Is the way back to the parent kept elsewhere than on the stack while the function runs?
+    /// Is `parent_ip` kept elsewhere than on the stack while the function runs?
     pub fn is_shadow(self) -> bool {
         self.traits().body == Body::InPlace
     }
@@ -501,27 +503,27 @@ impl Kind {
         self.traits().for_one_function
     }
 
-    /// What it does as a direct-call trampoline.
+    /// The parameters of a direct-call trampoline; `None` for other kinds.
     pub fn direct(self) -> Option<Direct> {
         if let Kind::Direct(direct) = self { Some(direct) } else { None }
     }
 
-    /// What it does as a paired trampoline.
+    /// The parameters of a paired trampoline; `None` for other kinds.
     pub fn around(self) -> Option<Around> {
         if let Kind::Around(around) = self { Some(around) } else { None }
     }
 
-    /// What it does as a trampoline that calls programs.
+    /// The parameters of a trampoline that calls programs; `None` for other kinds.
     pub fn programs(self) -> Option<Programs> {
         if let Kind::Programs(programs) = self { Some(programs) } else { None }
     }
 
-    /// What it records.
+    /// The parameters of a trampoline that records; `None` for other kinds.
     pub fn recorder(self) -> Option<Recorder> {
         if let Kind::Record(recorder) = self { Some(recorder) } else { None }
     }
 
-    /// What a C function that it calls by name is passed of the traced function's arguments.
+    /// The traced function's arguments that are passed to a C function called by name.
     pub fn passes(self) -> Option<Direct> {
         match self {
             Kind::Direct(direct) => Some(direct),
@@ -531,18 +533,18 @@ impl Kind {
         }
     }
 
-    /// The arguments that it is for; where no prototype says more, with `others` that are live at every entry.
+    /// The registers and stack words that carry the arguments. Without a prototype, `others` are live at every entry too.
     pub fn passed(self, abi: &Abi, others: RegSet) -> Live {
         let first = |direct: Direct| Live::first(direct.args.into(), abi, others);
         self.live().or_else(|| self.passes().map(first)).unwrap_or_default()
     }
 
-    /// What is live at the traced function's entry, if that is known.
+    /// The registers and stack words live at the traced function's entry, if known.
     pub fn live(self) -> Option<Live> {
         self.programs().map(|programs| programs.live).or_else(|| self.direct()?.live)
     }
 
-    /// Does it call handlers that may overwrite vector registers of a function of which nothing is known?
+    /// Does it call handlers that may clobber live vector registers of a function whose prototype is unknown?
     pub fn may_lose_vectors(self) -> bool {
         match self {
             Kind::Entry(_) | Kind::Return | Kind::Rethook | Kind::Direct(Direct { live: None, .. }) => true,
@@ -551,7 +553,7 @@ impl Kind {
         }
     }
 
-    /// Words of stack arguments that lie once more at SP, for what it calls.
+    /// The number of stack argument words that the trampoline copies to SP for its callee.
     pub fn copied_words(self) -> i32 {
         match self.programs() {
             Some(programs) if !programs.call_orig => 0,

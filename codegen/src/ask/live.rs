@@ -1,26 +1,26 @@
-//! What is live when a function is entered: the words of its arguments, and the registers that carry them.
+//! Values that are live when a function is entered: the words of its arguments, and the registers that carry them.
 
 use crate::words::abi::{Abi, Reg, RegSet};
 
-/// What a call of a function passes in, by its prototype.
+/// The registers and stack words that a call of a function passes in, by its prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Live {
     /// General registers.
     pub regs: RegSet,
-    /// Vector registers: the first so many of those that carry arguments.
+    /// The number of vector registers: that many of the first ones that carry arguments.
     pub vectors: u8,
     /// The callee was proven to leave vector registers alone.
     pub general_callee: bool,
-    /// Words on the stack.
+    /// The number of words on the stack.
     pub stack: u8,
 }
 
 impl Live {
-    /// Nothing.
+    /// The empty set.
     pub const NOTHING: Live = Live { regs: RegSet::EMPTY, vectors: 0, general_callee: false, stack: 0 };
 
-    /// The first `count` argument registers, and what every function may be passed besides: `others`, and what direct-call
-    /// trampolines keep for all.
+    /// The first `count` argument registers, and the registers that every function may get besides: `others`, and those that
+    /// direct-call trampolines preserve for all functions.
     pub fn first(count: usize, abi: &Abi, others: RegSet) -> Live {
         let args = RegSet::of(abi.args.get(..count).unwrap_or(abi.args));
         Live { regs: args.union(abi.hidden_for_direct()).union(others), ..Live::default() }
@@ -37,18 +37,18 @@ impl Live {
     }
 }
 
-/// The vector registers that may carry something of a function of which nothing is known, and that a trampoline saves around its
-/// handlers.
+/// The vector registers that a trampoline saves around its handlers if the function's prototype is unknown, as they may carry
+/// arguments or results.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Carriers {
-    /// When the trampoline is entered.
+    /// The vector registers to save when the trampoline is entered, by number.
     pub entered: &'static [u8],
-    /// When the function that it calls has returned.
+    /// The vector registers to save when the function called by the trampoline has returned, by number.
     pub returned: &'static [u8],
 }
 
 impl Carriers {
-    /// Their numbers as bits.
+    /// A bit mask of the numbers of all these registers.
     pub fn bits(self) -> u32 {
         self.entered.iter().chain(self.returned).fold(0, |bits, vector| bits | 1 << vector)
     }
@@ -63,5 +63,5 @@ pub enum Word {
     Stack(u8),
 }
 
-/// Words that a list of arguments can have: 12 of 16 bytes.
+/// The most words that a list of arguments can have: 12 arguments of 16 bytes.
 pub const MOST_WORDS: usize = 24;

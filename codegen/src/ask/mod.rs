@@ -1,4 +1,4 @@
-//! What is asked for: kinds of trampoline, what is live at their entry, their frames, options.
+//! The request: kinds of trampoline, values live at their entry, their frames, options.
 
 pub mod frame;
 pub mod kind;

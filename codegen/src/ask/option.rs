@@ -10,7 +10,7 @@ pub struct OptionInfo {
     pub name: &'static str,
     /// The values, default first.
     pub values: &'static [&'static str],
-    /// What it changes, in a few words.
+    /// A few words on what the option changes.
     pub about: &'static str,
     /// The trampolines whose code it can change: [`Convention::changes`](crate::profile::Convention::changes) asks.
     pub applies: fn(Kind, Pad) -> bool,
@@ -21,19 +21,19 @@ pub struct OptionInfo {
 /// How a trampoline begins where code has landing pads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pad {
-    /// With one.
+    /// With a landing pad.
     First,
-    /// Without: no indirect branch comes to it.
+    /// Without a landing pad: no indirect branch reaches the trampoline.
     None,
 }
 
 /// An option as a type: an enum of its values, the default first. [`options!`](crate::options) makes one of each row.
 pub trait Choice: Copy + 'static {
-    /// Index in the architecture's table.
+    /// The option's index in the architecture's table.
     const INDEX: usize;
     /// The first value.
     const DEFAULT: Self;
-    /// In the order of [`OptionInfo::values`].
+    /// The values, in the order of [`OptionInfo::values`].
     const VALUES: &'static [Self];
 }
 

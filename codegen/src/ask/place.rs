@@ -1,4 +1,4 @@
-//! Where a call puts values. What decides is each psABI's own; the counting is common to them.
+//! Registers and stack slots in which a call passes values. Each psABI has its own rules; the counting is common.
 
 use crate::ask::live::{Live, MOST_WORDS, Word};
 use crate::ask::spec::{Direct, Programs};
@@ -6,7 +6,7 @@ use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::Result;
 use crate::words::proto::{Prototype, Type};
 
-/// Where a piece of a value is.
+/// The location of a piece of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In a general register.
@@ -20,18 +20,18 @@ pub enum Place {
 /// Bytes of a value that are in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Where they are.
+    /// The location of these bytes.
     pub place: Place,
-    /// Of the value, from this byte on.
+    /// The offset of the piece in the value, in bytes.
     pub offset: u32,
-    /// How many.
+    /// The number of bytes.
     pub size: u32,
 }
 
-/// Where a result is.
+/// The location of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Returned {
-    /// There is none.
+    /// The function has no result.
     Nothing,
     /// In registers.
     Registers(Vec<Piece>),
@@ -39,7 +39,7 @@ pub enum Returned {
     Memory,
 }
 
-/// Where a call has everything when the function is entered, and when it has returned.
+/// The locations of arguments when a function is entered, and of its result when it has returned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// The pieces of each argument.
@@ -51,7 +51,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// What is live at the entry of a function of this prototype, for a callee of the same one.
+    /// The direct call of a callee with the same prototype as the function: all values live at the function's entry.
     ///
     /// `others` are live besides; `general_callee` says that the callee leaves vector registers alone.
     pub fn direct(&self, abi: &Abi, others: RegSet, general_callee: bool) -> Direct {
@@ -70,8 +70,8 @@ impl Placement {
         Live { regs: carried.regs.union(sret), stack: (self.stack / 8) as u8, general_callee, ..carried }
     }
 
-    /// What programs attached to a function of this prototype get of it. `others` are live besides, and are not shown;
-    /// `general_callee` says that programs leave vector registers alone. The flags are still to be set.
+    /// The values that programs attached to a function of this prototype get. `others` are live too, but no words of the
+    /// context; `general_callee` says that programs leave vector registers alone. The caller sets the flags.
     ///
     /// # Errors
     /// A result in memory: neither BPF nor this shows programs one.
@@ -95,7 +95,7 @@ impl Placement {
     }
 }
 
-/// What is in registers of these pieces; `vectors` are the vector registers that can carry one, in order.
+/// The registers that hold these pieces; `vectors` are the vector registers that can carry one, in order.
 fn carried<'p>(pieces: impl Iterator<Item = &'p Piece>, vectors: &[u8]) -> Live {
     let mut live = Live::default();
     for piece in pieces {
@@ -115,37 +115,37 @@ fn carried<'p>(pieces: impl Iterator<Item = &'p Piece>, vectors: &[u8]) -> Live 
 pub struct Places {
     regs: &'static [Reg],
     vectors: &'static [u8],
-    /// Bytes of stack that are taken.
+    /// Bytes of stack already in use.
     pub stack: u32,
 }
 
 impl Places {
-    /// For arguments.
+    /// The places for arguments.
     pub fn args(abi: &'static Abi) -> Places {
         Places { regs: abi.args, vectors: abi.vector_args, stack: 0 }
     }
 
-    /// For a result.
+    /// The places for a result.
     pub fn results(abi: &'static Abi) -> Places {
         Places { regs: abi.rets, vectors: abi.vector_rets, stack: 0 }
     }
 
-    /// How many general registers are free.
+    /// The number of free general registers.
     pub fn regs(&self) -> usize {
         self.regs.len()
     }
 
-    /// How many vector registers are free.
+    /// The number of free vector registers.
     pub fn vectors(&self) -> usize {
         self.vectors.len()
     }
 
-    /// Leave out so many general registers.
+    /// Leave out the next `count` general registers.
     pub fn skip_regs(&mut self, count: usize) {
         self.regs = self.regs.get(count..).unwrap_or_default();
     }
 
-    /// Leave out so many vector registers.
+    /// Leave out the next `count` vector registers.
     pub fn skip_vectors(&mut self, count: usize) {
         self.vectors = self.vectors.get(count..).unwrap_or_default();
     }

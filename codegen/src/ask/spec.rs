@@ -1,20 +1,20 @@
-//! What is asked for: a trampoline.
+//! The request for one trampoline.
 
 pub use crate::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
 pub use crate::words::program::{Attach, Program, called};
 pub use crate::words::recorder::{Clock, Event, Events, Recorder};
 
-/// The traced function that a trampoline is for, and who learns of its return.
+/// The traced function that a trampoline is for, and the handler of its return.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Body<'a> {
     /// The traced function.
     pub function: &'a str,
     /// Bytes from its start to behind its site.
     pub resume: i32,
-    /// The C function that is called when it has returned.
+    /// The C function that is called when the traced function has returned.
     pub exit: &'a str,
-    /// The return address comes signed, for the stack pointer at the site: the function that is named begins with the instruction
-    /// that signs it.
+    /// The return address is already signed, with the stack pointer at the site. `function` begins with the instruction that signs
+    /// it.
     pub signed: bool,
 }
 
@@ -23,22 +23,22 @@ pub struct Body<'a> {
 pub struct Spec<'a> {
     /// The symbol to define.
     pub name: &'a str,
-    /// What it does.
+    /// The kind of trampoline.
     pub kind: Kind,
     /// The C function that a direct-call trampoline calls, or the entry handler of a paired one.
     pub callee: &'a str,
-    /// The thread-local variable that has the thread's words, of a trampoline that records.
+    /// The thread-local variable with the thread's words, for a trampoline that records.
     pub tls: &'a str,
-    /// What a paired trampoline is for.
+    /// The traced function and exit handler, for a trampoline that names them.
     pub body: Body<'a>,
     /// The programs of a trampoline that calls some, in the order of the command line.
     pub programs: &'a [Program],
-    /// Another name for it, which a kernel's modules may link to; empty for none.
+    /// A second symbol of the trampoline, to which a kernel's modules may link; empty for none.
     pub export: &'a str,
 }
 
 impl<'a> Spec<'a> {
-    /// A trampoline that needs no more to be known.
+    /// A trampoline with only a name and a kind.
     pub fn of(name: &'a str, kind: Kind) -> Spec<'a> {
         Spec { name, kind, callee: "", tls: "", body: Body::default(), programs: &[], export: "" }
     }
@@ -48,9 +48,9 @@ impl<'a> Spec<'a> {
         self.programs.iter().any(|p| p.attach == attach)
     }
 
-    /// The symbols that must be those of the program or shared object that this is linked into, whatever their visibility:
-    /// the function that is called or entered behind its site, which a linkage table does not lead to, and handlers of which
-    /// something was proven.
+    /// The symbols that must resolve to definitions in the program or shared object into which the trampoline is linked,
+    /// whatever their visibility: the function called or entered behind its site, which a PLT cannot reach, and handlers
+    /// about which something was proven.
     pub fn own_symbols(&self) -> impl Iterator<Item = &'a str> {
         let live = self.kind.live().is_some_and(|live| live.general_callee);
         let proven = live || self.kind.around().is_some_and(|around| around.general_handlers);

@@ -1,4 +1,4 @@
-//! What exceptions need: the table of call sites, and which function reads it.
+//! Exception handling: the table of call sites, and the function that reads it.
 //!
 //! The table is that of the C++ ABI for Itanium, "Exception Handling", 7.4 (`.gcc_except_table`): for each call, where an
 //! exception that comes out of it goes. A cleanup is all that a trampoline has, so libgcc's `__gcc_personality_v0` serves,
@@ -18,32 +18,32 @@ pub const PERSONALITY: &str = "__gcc_personality_v0";
 pub const RESUME: &str = "_Unwind_Resume";
 /// The section with the tables.
 pub const TABLES: &str = ".gcc_except_table";
-/// The section with a pointer to [`PERSONALITY`]: shared objects are linked without changes to what is read-only.
+/// The section with a pointer to [`PERSONALITY`]: writable, so that shared objects need no relocations in read-only data.
 pub const POINTER: &str = ".data.rel.ro.personality";
-/// The label of that pointer.
+/// The label of the pointer to [`PERSONALITY`].
 pub const POINTER_LABEL: &str = ".Lpersonality";
-/// DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4: of the personality.
+/// The encoding of the personality pointer: DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4.
 pub(crate) const PERSONALITY_ENCODING: u8 = 0x9b;
-/// DW_EH_PE_pcrel | DW_EH_PE_sdata4: of the table.
+/// The encoding of the pointer to the table: DW_EH_PE_pcrel | DW_EH_PE_sdata4.
 pub(crate) const TABLE_ENCODING: u8 = 0x1b;
 /// DW_EH_PE_omit.
 const OMIT: u8 = 0xff;
 /// DW_EH_PE_udata4.
 const UDATA4: u8 = 3;
-/// Bytes of a call site: where, how long, where to, and which action.
+/// Bytes of a call-site entry: start, length, landing pad, action.
 const SITE: usize = 13;
 /// Bytes to which tables are aligned.
 pub(crate) const ALIGN: usize = 4;
 
-/// The calls: where each begins and ends, and where an exception goes from there. The last goes to no place here: without
-/// an entry, the personality of C++ would end the program.
+/// The calls: start, end, and landing pad of each. The last has no landing pad, but needs an entry: without one, the
+/// personality of C++ would end the program.
 const SITES: [(Mark, Mark, Option<Mark>); 2] =
     [(Mark::Call, Mark::Called, Some(Mark::Pad)), (Mark::Resume, Mark::End, None)];
 
-/// What stands before the call sites.
+/// The table's bytes before its call sites.
 const HEADER: [u8; 4] = [OMIT, OMIT, UDATA4, (SITES.len() * SITE) as u8];
 
-/// Refuse a landing pad that cannot be had.
+/// Refuse a landing pad for a trampoline that leaves no frame on the stack.
 ///
 /// # Errors
 /// The events leave no frame that an exception could pass.
@@ -84,19 +84,19 @@ pub struct Tables {
     pub bytes: Vec<u8>,
     /// The relocations, where the linker may change distances.
     pub relocs: Vec<Reloc>,
-    /// Where tables begin.
+    /// The offset of each table.
     pub starts: Vec<u32>,
 }
 
 impl Tables {
-    /// Begin the table of a trampoline. Its number.
+    /// Begin the table of a trampoline, and return its number.
     pub(crate) fn open(&mut self) -> u32 {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
         self.starts.push(self.bytes.len() as u32);
         self.starts.len() as u32 - 1
     }
 
-    /// Write it: the offset of each mark, and what relocations refer to where the linker may move it.
+    /// Write the table from the offset of each mark, and from what relocations refer to where the linker may move the mark.
     pub(crate) fn write(
         &mut self,
         at: impl Fn(Mark) -> Option<(u32, RelocTarget)>,

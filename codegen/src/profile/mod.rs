@@ -1,7 +1,7 @@
-//! What a kernel version, another tracer, or no kernel at all decides: names of symbols, the callback's arguments, which
+//! Choices of a kernel version, another tracer, or no kernel at all: names of symbols, the callback's arguments, which
 //! trampolines exist, their frames, how a site is written, how returns are hooked, what a kernel's configuration means.
 //!
-//! It is data, which the crate `profiles` reads from `profiles/*.toml`. Planning, lowering and contracts read it; none knows a version.
+//! Profiles are data: the crate `profiles` reads them from `profiles/*.toml`. Planning, lowering and contracts know no versions.
 
 pub mod lsda;
 pub mod target;
@@ -15,18 +15,18 @@ use crate::ask::spec::{Around, Form, Kind, Program, Regs, Spec, TailCall};
 use crate::words::error::{Error, Result};
 use crate::words::step::{KernelLabel, Value};
 
-/// A profile: what is the same on every architecture, and a [`Convention`] for each.
+/// A profile: choices common to all architectures, and a [`Convention`] for each.
 #[derive(Debug)]
 pub struct Profile {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A sentence that describes the profile.
     pub about: &'static str,
-    /// Versions of Linux that it speaks for, as `MAJOR.MINOR`; none for a tracer of its own.
+    /// Versions of Linux that the profile describes, as `MAJOR.MINOR`; none for other tracers.
     pub kernels: Vec<&'static str>,
     /// One for each architecture that the profile has.
     pub conventions: Vec<Convention>,
-    /// Architectures that it does not offer, and why.
+    /// Architectures that the profile does not offer, and why.
     pub refused: Vec<(&'static str, &'static str)>,
 }
 
@@ -51,19 +51,19 @@ impl Profile {
 pub struct Convention {
     /// The profile's name.
     pub profile: &'static str,
-    /// What `--profile` takes for it: a name, or a file.
+    /// The argument of `--profile` for the profile: a name, or a file.
     pub argument: &'static str,
     /// The architecture.
     pub facts: &'static Facts,
-    /// What entry trampolines call.
+    /// The callback of entry trampolines.
     pub callback: Callback,
     /// The C function that the exit trampoline calls.
     pub exit_handler: &'static str,
-    /// That which the trampoline of kretprobes calls.
+    /// The C function that the trampoline of kretprobes calls.
     pub rethook_handler: &'static str,
     /// The trampolines that exist under a name of their own, in the order in which `--all` emits them.
     pub trampolines: Vec<Offer>,
-    /// Those that sites reach by direct branches alone, and that begin with no landing pad.
+    /// The trampolines that sites reach by direct branches only, and that begin with no landing pad.
     pub no_landing_pad: Vec<Kind>,
     /// The labels inside trampolines that the tracer's C code knows.
     pub labels: Vec<KernelLabel>,
@@ -73,24 +73,24 @@ pub struct Convention {
     pub site: Site,
     /// How returns are hooked.
     pub exit: ExitConvention,
-    /// What programs that are attached to functions can be.
+    /// The limits and forms of programs that are attached to functions.
     pub programs: ProgramsConvention,
     /// How the tracer makes a copy of an entry trampoline for each `ftrace_ops`, if it does.
     pub copies: Option<Copies>,
-    /// How the list is laid out from which the kernel replaces instructions when it boots; `None` if nobody says.
+    /// The layout of the list from which the kernel replaces instructions when it boots; `None` if the profile gives none.
     pub alternatives: Option<AlternativeEntry>,
-    /// Where there are frame records, the frame pointer of a full save is the frame's address with bit 0 set, by which Linux's
-    /// unwinder knows a `struct pt_regs`.
+    /// With frame records, the frame pointer of a full save is the frame's address with bit 0 set. Linux's unwinder recognizes
+    /// `struct pt_regs` by that bit.
     pub marks_regs: bool,
     /// The form in which objtool writes `.orc_unwind`: a name of [`Machine::orc`](crate::arch::machine::Machine::orc).
     pub orc: Option<&'static str>,
-    /// The thread pointer: by it, trampolines that record find what is the thread's. `None` where there is no such place.
+    /// The thread pointer, from which trampolines that record find the thread's words; `None` if threads have no words.
     pub thread: Option<&'static str>,
     /// The variable that `record --clock word` takes the time from.
     pub clock: Option<&'static str>,
     /// Numbers that the code needs, with their usual values.
     pub numbers: Vec<Number>,
-    /// What a kernel's configuration means; `None` where no kernel is configured.
+    /// The meaning of a kernel's configuration; `None` where no kernel is configured.
     pub kernel: Option<Kernel>,
     /// The architecture's options that exist here, by index into its table.
     pub options: Vec<OptionRule>,
@@ -98,7 +98,7 @@ pub struct Convention {
     pub frames: Vec<(FrameUse, FrameTable)>,
 }
 
-/// What entry trampolines call.
+/// The callback of entry trampolines.
 #[derive(Debug)]
 pub struct Callback {
     /// The symbol that is called until a tracer puts its own function there.
@@ -109,27 +109,27 @@ pub struct Callback {
     pub op: Option<&'static str>,
     /// The call as C has it: `func(ip, parent_ip, op, fregs)`.
     pub prototype: &'static str,
-    /// The same of the entry handler of a paired trampoline.
+    /// The call of a paired trampoline's entry handler as C has it.
     pub entry: &'static str,
-    /// The same of one that keeps `parent_ip`.
+    /// The call of an entry handler that keeps `parent_ip`, as C has it.
     pub entry_that_keeps: &'static str,
 }
 
 impl Callback {
-    /// The number of the argument that is `value`.
+    /// The index of the argument that is `value`.
     pub fn position(&self, value: Value) -> Option<usize> {
         self.arguments.iter().position(|v| *v == value)
     }
 }
 
-/// What programs that are attached to functions can be.
+/// The limits and forms of programs that are attached to functions.
 #[derive(Debug)]
 pub struct ProgramsConvention {
-    /// The most for one function; a session counts as two.
+    /// The most programs for one function; a session counts as two.
     pub most: usize,
-    /// One can be a session, and the word before a context's first says more than how many there are.
+    /// Programs can be sessions, and the word before a context's first word has more than the number of words.
     pub sessions: bool,
-    /// How BPF programs count tail calls, if one can be the traced function.
+    /// How BPF programs count tail calls; `None` if the traced function cannot be a BPF program.
     pub tail_call: Option<TailCall>,
 }
 
@@ -142,15 +142,15 @@ impl Default for ProgramsConvention {
 /// A trampoline that exists under a name of its own.
 #[derive(Debug)]
 pub struct Offer {
-    /// What it does.
+    /// The kind of trampoline.
     pub kind: Kind,
-    /// Its symbol.
+    /// The trampoline's symbol.
     pub symbol: &'static str,
-    /// The labels inside it that have names of their own.
+    /// The labels inside the trampoline that have names of their own.
     pub labels: Vec<(KernelLabel, &'static str)>,
 }
 
-/// How returns are hooked, in the eyes of the return-address stack.
+/// How returns are hooked, and what that costs on the return-address stack.
 #[derive(Debug)]
 pub struct ExitConvention {
     /// How the exit trampoline is entered, for the contract's text.
@@ -158,37 +158,37 @@ pub struct ExitConvention {
     /// Unpaired returns in the exit trampoline: 1 where a landing-pad rule forbids a branch to the parent, and the
     /// redirected return already popped the call.
     pub unpaired: u32,
-    /// Mispredicted returns: the traced function's own, and that to the parent, unless it is a jump.
+    /// Mispredicted returns: the traced function's own, and the return to the parent, unless it is a jump.
     pub mispredicted: u32,
 }
 
 /// Options of a kernel's configuration, without `CONFIG_`.
 #[derive(Debug)]
 pub struct Kernel {
-    /// What is set for this architecture and no other.
+    /// The option that is set for this architecture and no other.
     pub arch: &'static str,
-    /// What must be set, and what it is for.
+    /// Options that must be set, and the purpose of each.
     pub needs: Vec<(&'static str, &'static str)>,
-    /// Its asm-offsets.h has all the numbers of the entry trampoline; else it has none.
+    /// The kernel's asm-offsets.h has all the numbers of the entry trampoline; else it has none.
     pub numbers: bool,
-    /// What lets modules register direct-call trampolines.
+    /// The option that lets modules register direct-call trampolines.
     pub direct_calls: Option<&'static str>,
-    /// How objtool wants to be told, if it checks its objects.
+    /// The form of annotations for objtool, if objtool checks the kernel's objects.
     pub objtool: Option<Objtool>,
     /// The files that the profile was written from.
     pub sources: Vec<&'static str>,
-    /// What must not be set, and why.
+    /// Options that must not be set, and why.
     pub refuses: Vec<(&'static str, &'static str)>,
-    /// What changes nothing here, and what that means.
+    /// Options without effect on generated code, and what that means.
     pub ignores: Vec<(&'static str, &'static str)>,
 }
 
-/// How a kernel's objtool wants to be told.
+/// The form of annotations that a kernel's objtool reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Objtool {
-    /// SP, as it numbers registers.
+    /// The number of SP in objtool's register numbering.
     pub sp: u8,
-    /// What it calls an address that needs no landing pad, and a call that only pushes, where one section has both; else each has its own.
+    /// Type numbers of "no landing pad needed" and "call that only pushes", if one section has both; `None` if each has its own.
     pub types: Option<[u32; 2]>,
 }
 
@@ -199,9 +199,9 @@ pub struct OptionRule {
     pub index: usize,
     /// The value without `--set`: an index into the option's values.
     pub default: usize,
-    /// No other value can be chosen.
+    /// The user cannot choose another value.
     pub fixed: bool,
-    /// How a kernel's configuration decides it: the first value whose options, without `CONFIG_`, are all set.
+    /// How a kernel's configuration chooses the value: the first one whose options, without `CONFIG_`, are all set.
     pub config: Vec<(&'static str, Vec<&'static str>)>,
 }
 
@@ -223,7 +223,7 @@ pub enum FrameUse {
 }
 
 impl FrameUse {
-    /// All of them, with their names in a profile.
+    /// All uses, with their names in a profile.
     pub const ALL: [(&'static str, FrameUse); 6] = [
         ("args", FrameUse::Args),
         ("regs", FrameUse::Regs),
@@ -238,7 +238,7 @@ impl FrameUse {
         FrameUse::ALL.iter().find(|(_, of)| *of == self).map_or("", |(key, _)| key)
     }
 
-    /// What a trampoline with this frame does.
+    /// The kind of trampoline with this frame.
     pub fn kind(self) -> Kind {
         let around = |form| Kind::Around(Around { form, args: 0, general_handlers: false });
         match self {
@@ -263,34 +263,34 @@ impl FrameUse {
     }
 }
 
-/// A frame under the default options, and what other values change.
+/// A frame under the default options, and its changes under other values.
 #[derive(Debug)]
 pub struct FrameTable {
-    /// Under default options.
+    /// The frame under default options.
     pub layout: FrameLayout,
-    /// Applied in order where their option has their value.
+    /// Changes, applied in order where their options have their values.
     pub variants: Vec<FrameVariant>,
 }
 
-/// What a frame is like where an option has a value.
+/// The changes to a frame where options have certain values.
 #[derive(Debug)]
 pub struct FrameVariant {
-    /// Index of an option in the architecture's table, and of its value: all of these hold.
+    /// Conditions that must all hold: index of an option in the architecture's table, and index of its value.
     pub when: Vec<(usize, usize)>,
-    /// The trampoline does not exist then.
+    /// The trampoline does not exist under these values.
     pub absent: bool,
-    /// Another size of the structure.
+    /// The structure's size, if it is another one.
     pub c_size: Option<i32>,
-    /// Another size on the stack.
+    /// The size on the stack, if it is another one.
     pub size: Option<i32>,
-    /// Slots that hold something else, or come on top.
+    /// Slots with other contents, and additional slots.
     pub fields: Vec<Field>,
-    /// Other frame records.
+    /// The frame records, if they are other ones.
     pub records: Option<Vec<Record>>,
 }
 
 impl FrameVariant {
-    /// Is it for these choices?
+    /// Do the conditions hold under these choices?
     pub fn holds(&self, choices: Choices) -> bool {
         self.when.iter().all(|(option, value)| choices.get(*option) == *value)
     }
@@ -322,7 +322,7 @@ impl FrameTable {
 }
 
 impl Convention {
-    /// Sites arrive as no trampoline of the architecture expects; `valid` is what it does.
+    /// The error for sites that arrive as no trampoline of the architecture expects; `valid` is what trampolines expect.
     pub fn refuse_site(&self, valid: &str) -> Error {
         let (profile, arch) = (self.profile, self.facts.name);
         Error::new(format!(
@@ -350,12 +350,12 @@ impl Convention {
         self.labels.contains(&label.first())
     }
 
-    /// The trampolines under names of their own, as they are generated, in the order in which `--all` emits them.
+    /// The specs of trampolines under names of their own, in the order in which `--all` emits them.
     pub fn specs(&self) -> impl Iterator<Item = Spec<'static>> {
         self.trampolines.iter().map(|offer| Spec::of(offer.symbol, offer.kind))
     }
 
-    /// What the trampoline of this kind is, in a line.
+    /// A line that describes the trampoline of this kind.
     pub fn about(&self, kind: Kind) -> String {
         match kind {
             Kind::Stub => "callback that does nothing".to_owned(),
@@ -400,40 +400,40 @@ impl Convention {
         self.options.iter().find(|o| o.index == index)
     }
 
-    /// The values without `--set`.
+    /// The values of all options without `--set`.
     pub fn defaults(&self) -> Choices {
         self.options.iter().fold(Choices::default(), |all, o| all.with(o.index, o.default))
     }
 
-    /// The options of which a value can be chosen here.
+    /// The options for which the user can choose a value.
     pub fn offered(&self) -> impl Iterator<Item = (&OptionRule, &'static OptionInfo)> {
         let offered = self.options.iter().filter(|rule| !rule.fixed);
         offered.filter_map(|rule| Some((rule, self.facts.options.get(rule.index)?)))
     }
 
-    /// Whether this option can change the code of a trampoline of this kind.
+    /// Can this option change the code of a trampoline of this kind?
     pub fn changes(&self, option: &OptionInfo, kind: Kind) -> bool {
         (option.applies)(kind, self.pad(kind))
     }
 
-    /// How a trampoline of this kind begins. One that only returns come to has no landing pad, nor one that only sites branch
-    /// to, if the profile says so.
+    /// How a trampoline of this kind begins. Trampolines that are reached only by returns have no landing pad. Those reached
+    /// only by branches of sites have none if the profile says so.
     pub fn pad(&self, kind: Kind) -> Pad {
         if kind.returned_to() || self.no_landing_pad.contains(&kind) { Pad::None } else { Pad::First }
     }
 
-    /// `name=value` for each of them.
+    /// `name=value` for each option that can be chosen.
     pub fn chosen(&self, choices: Choices) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.offered().filter_map(move |(rule, o)| Some((o.name, *o.values.get(choices.get(rule.index))?)))
     }
 
-    /// The same in a line.
+    /// `name=value` for each option that can be chosen, in one line.
     pub fn describe(&self, choices: Choices) -> String {
         self.chosen(choices).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Every combination of the values of those options for which `vary` holds, and each value of one that is
-    /// [`apart`](OptionInfo::apart); the others keep their default.
+    /// Every combination of values of the options for which `vary` holds, and each value of an option that is
+    /// [`apart`](OptionInfo::apart). Other options keep their default.
     pub fn combinations(&self, vary: impl Fn(&OptionInfo) -> bool) -> Vec<Choices> {
         let defaults = self.defaults();
         let mut all = vec![defaults];

@@ -21,23 +21,23 @@ pub struct Target {
     pub facts: &'static Facts,
     /// The options chosen.
     pub choices: Choices,
-    /// What the profile says of this architecture.
+    /// The profile's choices for this architecture.
     pub convention: &'static Convention,
     /// Directives that a `.S` begins with.
     pub prologue: Vec<String>,
-    /// `e_flags`.
+    /// `e_flags` of the ELF header.
     pub e_flags: u32,
     /// `.riscv.attributes` or the like: section name, type and bytes.
     pub attributes: Option<(&'static str, u32, Vec<u8>)>,
-    /// What is done against misuse and speculation.
+    /// Hardening against misuse and speculation.
     pub harden: Harden,
     /// `op` comes from the literal before the traced function, and may carry a direct-call target.
     pub op_from_site: bool,
     /// `ftrace_regs_caller` pushes the flags before its frame.
     pub pushes_flags: bool,
-    /// It gives them back.
+    /// `ftrace_regs_caller` restores the flags.
     pub restores_flags: bool,
-    /// The stack is realigned around the callback to this many bytes, whatever the site had.
+    /// Bytes to which the trampoline realigns the stack around the callback, whatever the site's alignment.
     pub realign: Option<u32>,
     /// Vector registers that carry arguments and results are saved around handlers.
     pub saves_vectors: bool,
@@ -45,7 +45,7 @@ pub struct Target {
     pub marks_regs: bool,
     /// The register in which the direct-call cell is tested.
     pub direct_test: Reg,
-    /// The way to a direct trampoline uses up this register.
+    /// The register that the jump to a direct trampoline clobbers.
     pub direct_jump: Option<Reg>,
     /// The alignment of SP that a callback may rely on, if the site's own stack was aligned for the kernel.
     pub stack_align: u32,
@@ -53,13 +53,13 @@ pub struct Target {
     pub resume: i32,
     /// Bytes of a landing pad that only some functions have before their sites; 0 if none has one, or all have.
     pub pad: i32,
-    /// The kernel's objtool is told what it must know ([`crate::out::objtool`]).
+    /// The text has annotations for the kernel's objtool ([`crate::out::objtool`]).
     pub objtool: bool,
-    /// What stands before a trampoline to which functions return, as many bytes as its alignment, and its text.
+    /// Bytes and text before a trampoline to which functions return, as many bytes as its alignment.
     pub lead: (&'static [u8], &'static [&'static str]),
     /// Objects have an `.eh_frame`. Kernels have none, and their linkers warn of one.
     pub unwind_tables: bool,
-    /// Numbers of the profile.
+    /// The numbers of the profile, with their values under this target.
     pub numbers: Vec<Number>,
     /// The frames that C code knows as a structure. Where one is missing, the trampoline does not exist.
     pub frames: Vec<(FrameUse, FrameLayout)>,
@@ -69,14 +69,14 @@ pub struct Target {
     pub around_frames: Vec<FrameLayout>,
     /// The other frames that the architecture lays out itself.
     pub layouts: Layouts,
-    /// [`Target::place`] of the psABI, if it is known.
+    /// The implementation of [`Target::place`] for the psABI, if it is known.
     pub places: Option<Places>,
 }
 
-/// Where the psABI puts the arguments and the result of a function, or why they are in no known place.
+/// A function that returns where the psABI puts the arguments and the result of a function, or why that is unknown.
 pub type Places = fn(&Target, &Prototype) -> Result<Placement>;
 
-/// What each architecture decides: nothing here would be right for all.
+/// The values that each architecture must choose, because no default is right for all.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// [`Target::e_flags`].
@@ -93,39 +93,39 @@ pub struct Own {
     pub pad: i32,
     /// [`Target::lead`].
     pub lead: (&'static [u8], &'static [&'static str]),
-    /// Frames.
+    /// [`Target::layouts`].
     pub layouts: Layouts,
-    /// The psABI, if it is known.
+    /// [`Target::places`].
     pub places: Option<Places>,
 }
 
-/// The frames that no C code knows as a structure. A trampoline of which the frame is `None` is refused.
+/// The frames that no C code knows as a structure. Trampolines whose layout is `None` are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Layouts {
-    /// Of a direct-call trampoline that keeps what is live.
+    /// The frame of a direct-call trampoline that preserves the given live registers.
     pub direct: fn(&Live, Choices) -> FrameLayout,
-    /// Of a paired trampoline that keeps no `struct ftrace_regs`: so many argument registers, and what else is live at sites.
+    /// The frame of a paired trampoline without `struct ftrace_regs`, by number of argument registers and others live at sites.
     pub around: Option<fn(usize, RegSet) -> FrameLayout>,
-    /// Of a trampoline that calls programs.
+    /// The frame of a trampoline that calls programs.
     pub programs: Option<fn(&Programs) -> FrameLayout>,
-    /// Of a trampoline that records entries and returns: one frame record.
+    /// The frame of a trampoline that records entries and returns: one frame record.
     pub record: Option<fn(&Recorder) -> FrameLayout>,
-    /// Of one that is called in the middle of a function, with slots for every register that C functions may overwrite.
+    /// The frame of a sled, with slots for every register that C functions may clobber.
     pub sled: Option<fn(Choices) -> FrameLayout>,
-    /// Vector registers that C functions may use under these options: all that a sled keeps, by their numbers as bits.
+    /// The vector registers that C functions may use under these options, and that a sled preserves, as a bit mask of numbers.
     pub vectors: fn(Choices) -> u32,
 }
 
 impl Layouts {
-    /// Of direct-call trampolines alone.
+    /// The layouts of an architecture with direct-call trampolines only.
     pub fn direct(direct: fn(&Live, Choices) -> FrameLayout) -> Layouts {
         Layouts { direct, around: None, programs: None, record: None, sled: None, vectors: |_| 0 }
     }
 }
 
 impl Target {
-    /// What an architecture decides, what its profile says, and nothing besides: no step that only some architectures know, and
-    /// objects as those of programs are.
+    /// A target with the architecture's values, the profile's choices and nothing else: without steps that only some architectures
+    /// have, and with objects like those of programs.
     pub fn plain(convention: &'static Convention, choices: Choices, own: Own) -> Target {
         let Own { e_flags, harden, direct_test, stack_align, resume, pad, lead, layouts, places } = own;
         let (abi, live) = (&convention.facts.abi, convention.site.live);
@@ -164,7 +164,7 @@ impl Target {
     /// Where the arguments and the result of a function are.
     ///
     /// # Errors
-    /// A type that is passed in a way that is not known here.
+    /// A type whose passing rules are not known here.
     pub fn place(&self, proto: &Prototype) -> Result<Placement> {
         match self.places {
             Some(places) => places(self, proto),
@@ -172,8 +172,8 @@ impl Target {
         }
     }
 
-    /// What is in `.note.gnu.property`: that all code has landing pads. A link that includes code without this note takes
-    /// the protection from the whole program. Kernels have no such notes.
+    /// The contents of `.note.gnu.property`, which state that all code has landing pads. Code linked without this note turns
+    /// the protection off for the whole program. Kernels have no such notes.
     pub fn landing_pads_note(&self) -> Option<[u32; 8]> {
         /// NT_GNU_PROPERTY_TYPE_0, and the bit of IBT and of BTI.
         const PROPERTIES: u32 = 5;
@@ -188,13 +188,13 @@ impl Target {
         self.harden.landing.filter(|_| self.convention.pad(kind) == Pad::First)
     }
 
-    /// The type before a trampoline of this kind, if it is called through pointers and callers look for one.
+    /// The kCFI type before a trampoline of this kind, if it is called through pointers and callers check the type.
     pub fn typed(&self, kind: Kind) -> Option<TypeWord> {
         self.harden.typed.filter(|_| kind.is_callback())
     }
 
-    /// What stands before a trampoline and is in its unwind table: where functions return to it, an unwinder looks up the
-    /// address before its first instruction.
+    /// Bytes and text before a trampoline, covered by its unwind table. If functions return to a trampoline, an unwinder looks
+    /// up the address before its first instruction.
     pub fn lead(&self, kind: Kind) -> (&'static [u8], &'static [&'static str]) {
         if kind.returned_to() && self.unwind_tables { self.lead } else { (&[], &[]) }
     }
@@ -203,7 +203,7 @@ impl Target {
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         if let Kind::Direct(direct @ Direct { jumped: true, .. }) = kind {
             let mut frame = self.frame(Kind::Direct(Direct { jumped: false, ..direct }))?.into_owned();
-            // No site pushed pc.
+            // No site pushed `pc`, so the record has the parent's address.
             frame.records.iter_mut().for_each(|record| record.ret = Content::ParentIp);
             return Ok(Cow::Owned(frame));
         }
@@ -305,7 +305,7 @@ impl Target {
         let facts = self.facts;
         let known = self.convention.frames.iter().find(|(u, _)| *u == of);
         let remedy = match known {
-            // The values that take it away.
+            // The option values under which the frame does not exist.
             Some((_, table)) => {
                 let taken = table.variants.iter().filter(|v| v.absent && v.holds(self.choices));
                 let others = taken.flat_map(|v| &v.when).filter_map(|(option, value)| {

@@ -49,7 +49,7 @@ impl RegSet {
         RegSet(self.0 & other.0)
     }
 
-    /// How many registers it has.
+    /// The number of registers in the set.
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
@@ -83,7 +83,7 @@ pub struct RegInfo {
     pub emu: i32,
 }
 
-/// Where a value is when a trampoline's first instruction executes.
+/// The location of a value when a trampoline's first instruction executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loc {
     /// In a register.
@@ -93,7 +93,7 @@ pub enum Loc {
 }
 
 impl Loc {
-    /// The register, if it is one.
+    /// The register; `None` for a location in memory.
     pub fn reg(self) -> Option<Reg> {
         match self {
             Loc::Reg(reg) => Some(reg),
@@ -111,24 +111,24 @@ pub struct Abi {
     pub args: &'static [Reg],
     /// Integer result registers, in order.
     pub rets: &'static [Reg],
-    /// Registers that may carry an integer result to the exit handler: what its `fregs` shows and gives back.
+    /// Registers that may carry an integer result to the exit handler: its `fregs` has them, and its stores to them take effect.
     pub exit_rets: &'static [Reg],
     /// The register that holds the address of a result returned in memory.
     pub sret: Reg,
     /// Registers that a call may use besides those for arguments: result address, number of vector arguments.
     pub hidden: RegSet,
-    /// Registers besides those for arguments that are live at the entry of some functions, by what makes them so.
+    /// Registers besides argument registers that are live at the entry of some functions, by the reason.
     pub live: &'static [(&'static str, RegSet)],
-    /// Registers that a C function must leave as it found them.
+    /// Callee-saved registers: a C function preserves them.
     pub callee_saved: RegSet,
-    /// Registers that a C function may overwrite.
+    /// Caller-saved registers: a C function may clobber them.
     pub caller_saved: RegSet,
-    /// Of these, those that are lost on the way to any function: what leads there goes through them.
+    /// Caller-saved registers that code on the way to a function, such as PLT entries, may clobber.
     pub linkage: RegSet,
-    /// Registers that no code here may touch (gp, tp, x18), so they hold what the platform put there.
+    /// Registers of the platform, which generated code never touches (gp, tp, x18).
     pub platform: RegSet,
-    /// The register that is always zero, if there is one. Where it has the number of SP, it is meant wherever registers are
-    /// moved to the stack, from it, or to each other.
+    /// The register that is always zero, if there is one. If it shares its number with SP, the number means this register in
+    /// moves to the stack, from the stack, and between registers.
     pub zero: Option<Reg>,
     /// The stack pointer.
     pub sp: Reg,
@@ -144,11 +144,11 @@ pub struct Abi {
     pub vector_args: &'static [u8],
     /// Vector registers that carry results, in order.
     pub vector_rets: &'static [u8],
-    /// Vector registers that a C function must leave as it found them (arm64: their low 64 bits).
+    /// Callee-saved vector registers (arm64: their low 64 bits).
     pub vector_callee_saved: &'static [u8],
     /// Bytes to which the psABI aligns SP at a call.
     pub sp_align: u32,
-    /// The DWARF columns, besides those of general registers, in which unwinders can have a return address.
+    /// The DWARF columns, besides those of general registers, in which unwinders can keep a return address.
     pub return_columns: &'static [u16],
 }
 
@@ -164,12 +164,12 @@ impl Abi {
         self.regs.iter().position(|r| r.name == name).map(|i| Reg(i as u8))
     }
 
-    /// The result address where it is not an argument register: a direct-call trampoline keeps it for every function.
+    /// The register of the result address, if it is no argument register: direct-call trampolines preserve it for every function.
     pub fn hidden_for_direct(&self) -> RegSet {
         RegSet::of(&[self.sret]).minus(RegSet::of(self.args))
     }
 
-    /// Bytes of the return address that a call pushes; 0 where it has a register.
+    /// Bytes of the return address that a call pushes; 0 if there is a link register.
     pub fn return_bytes(&self) -> u64 {
         if self.link.is_none() { 8 } else { 0 }
     }

@@ -4,31 +4,31 @@ use std::fmt;
 
 /// An error that names the place and the remedy. It is a value: nothing here panics on input.
 ///
-/// Its text is for people. Who must decide something by it matches [`Error::kind`].
+/// Its text is for people. Code that depends on the kind of error matches [`Error::kind`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that is none of those that there are.
+    /// A name that does not exist.
     Unknown {
-        /// What it ought to be the name of.
+        /// The kind of thing that was to be named.
         what: String,
         /// The name that was given.
         given: String,
-        /// Those that there are.
+        /// The names that exist.
         valid: Vec<String>,
     },
-    /// Something given as text breaks the rules of its language.
+    /// A text breaks the rules of its language.
     Syntax {
-        /// Which rule, and what would be valid.
+        /// The broken rule, and what would be valid.
         message: String,
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// Which byte of it.
+        /// The offset of the error in the text, in bytes.
         at: usize,
     },
     /// A file ends too early, or its parts contradict each other.
     Damaged {
-        /// The part, and what is wrong with it.
+        /// The damaged part, and the problem.
         what: String,
     },
     /// A signed field cannot hold the distance to its target.
@@ -58,19 +58,19 @@ pub enum Error {
     },
     /// A relocation of the low part of an address names an instruction that has no high part.
     Unpaired {
-        /// The address of that instruction.
+        /// The address of the named instruction.
         high: u64,
     },
     /// Objects refer to symbols that none of them defines.
     Undefined {
-        /// Each symbol, and where it is used first.
+        /// Each symbol, and the place of its first use.
         symbols: Vec<(String, String)>,
     },
     /// A symbol has more than one definition.
     Duplicate {
         /// The symbol.
         symbol: String,
-        /// Where it is defined, and what would mend it.
+        /// The places of its definitions, and the remedy.
         places: String,
     },
     /// No encoding of an instruction has these operands.
@@ -78,7 +78,7 @@ pub enum Error {
         /// The operand, and what would be valid.
         what: String,
     },
-    /// An instruction refers to a label that is put nowhere: the architecture's lowering has forgotten it.
+    /// An instruction refers to a label that the architecture's lowering never placed.
     Unbound {
         /// The label, which begins with the trampoline's name.
         label: String,
@@ -89,25 +89,25 @@ pub enum Error {
         arch: &'static str,
         /// The profile.
         profile: String,
-        /// What it asks for.
+        /// The requested feature.
         what: String,
     },
-    /// A profile does not say what a trampoline needs, so that under this profile there is no such trampoline.
+    /// A profile lacks data that a trampoline needs, so the trampoline does not exist under this profile.
     Absent {
         /// The profile.
         profile: String,
-        /// What it does not have.
+        /// The missing data.
         what: String,
-        /// What would have it.
+        /// Profiles or options that have it.
         valid: String,
     },
-    /// What was asked for is refused: what, and what would be valid.
+    /// A refused request: the text says what is refused, and what would be valid.
     Refused(String),
     /// Another error, and its place.
     At {
         /// The place, the outermost first.
         place: String,
-        /// What happened there; never `At` itself.
+        /// The error at this place; never `At` itself.
         error: Box<Error>,
     },
 }
@@ -121,12 +121,12 @@ impl Error {
         Error::Refused(message.into())
     }
 
-    /// An error in something that was given as text, at this byte of it.
+    /// A [`Error::Syntax`] error at byte `at` of `text`.
     pub fn marked(message: &str, text: &str, at: usize) -> Error {
         Error::Syntax { message: message.to_owned(), text: text.to_owned(), at }
     }
 
-    /// `what` is none of `valid`.
+    /// The error for a name `given` that is none of `valid`.
     pub fn unknown<'a>(what: &str, given: &str, valid: impl IntoIterator<Item = &'a str>) -> Error {
         let valid = valid.into_iter().map(str::to_owned).collect();
         Error::Unknown { what: what.to_owned(), given: given.to_owned(), valid }
@@ -142,7 +142,7 @@ impl Error {
         Error::Unencodable { what: what.to_string() }
     }
 
-    /// The text that was given and, in a line below, its place in it.
+    /// The text that was given, and a line below that marks the place of the error.
     pub fn mark(&self) -> Option<String> {
         let Error::Syntax { text, at, .. } = self.kind() else { return None };
         let clean = |c: char| if c.is_control() { ' ' } else { c };

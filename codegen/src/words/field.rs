@@ -1,12 +1,11 @@
-//! The fields of instructions and data that a relocation or a patch fills in: whether they are there, and what they can
-//! hold.
+//! Fields of instructions and data that a relocation or a patch fills in, with checks of bounds and of range.
 
 use crate::words::error::{Error, Result};
 
 /// The first `N` bytes of a relocated field.
 ///
 /// # Errors
-/// The section ends before.
+/// The section ends before the field does.
 pub fn get<const N: usize>(field: &[u8]) -> Result<[u8; N]> {
     field.first_chunk().copied().ok_or_else(|| cut(field.len(), N))
 }
@@ -14,7 +13,7 @@ pub fn get<const N: usize>(field: &[u8]) -> Result<[u8; N]> {
 /// Put `bytes` at the start of a relocated field.
 ///
 /// # Errors
-/// The section ends before.
+/// The section ends before the field does.
 pub fn put(field: &mut [u8], bytes: &[u8]) -> Result<()> {
     let room = field.len();
     field.get_mut(..bytes.len()).ok_or_else(|| cut(room, bytes.len()))?.copy_from_slice(bytes);
@@ -28,7 +27,7 @@ fn cut(room: usize, needed: usize) -> Error {
 /// `distance`, if a signed field of `bits` can hold it and it is a multiple of `align`. `what` is the field's name.
 ///
 /// # Errors
-/// It cannot; the message tells the reach.
+/// The field cannot hold it; the message gives the field's range.
 pub fn reach(what: &str, distance: u64, bits: u32, align: u64) -> Result<i64> {
     let distance = distance.cast_signed();
     if distance >> (bits - 1) != distance >> 63 {
@@ -55,7 +54,7 @@ pub fn too_large(what: &str, value: u64) -> Error {
 /// The name of a relocation type.
 ///
 /// # Errors
-/// It is not in `names`.
+/// The type is not in `names`.
 pub fn known_type(r_type: u32, names: &[(u32, &'static str)]) -> Result<&'static str> {
     names.iter().find(|(known, _)| *known == r_type).map(|(_, name)| *name).ok_or_else(|| {
         let valid: Vec<&str> = names.iter().map(|(_, name)| *name).collect();

@@ -1,10 +1,10 @@
-//! Files of others, read with a bound: one that has no end, as a device or a pipe may, is refused before it has taken all memory.
+//! Input files, read with a size limit: an endless file, such as a device or a pipe, is refused before it exhausts memory.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Bytes that a file may have, and what a compressed one expands to: more than a module with all its debug information.
+/// The most bytes of a file, and of an expanded compressed file: more than a module with all its debug information has.
 pub const MOST: u64 = 1 << 29;
 
 /// The contents of a file.
@@ -23,7 +23,7 @@ pub fn text(path: &Path) -> Result<String> {
     String::from_utf8(bytes(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no UTF-8"))
 }
 
-/// Everything that comes from there.
+/// Read everything from `from`.
 ///
 /// # Errors
 /// As [`bytes`].
@@ -33,7 +33,7 @@ pub fn all(from: impl Read) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Append everything that comes from there.
+/// Append everything read from `from`.
 ///
 /// # Errors
 /// It cannot be read, or there would be more than [`MOST`] bytes.
@@ -42,7 +42,7 @@ pub fn append(from: impl Read, bytes: &mut Vec<u8>) -> Result<()> {
 }
 
 fn up_to(most: u64, from: impl Read, bytes: &mut Vec<u8>) -> Result<()> {
-    // One more than allowed, so that too much is seen.
+    // Read one byte more than allowed, to detect a file that is too large.
     let room = (most + 1).saturating_sub(bytes.len() as u64);
     from.take(room).read_to_end(bytes)?;
     if bytes.len() as u64 > most {

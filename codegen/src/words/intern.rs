@@ -1,4 +1,4 @@
-//! Names that live as long as the process: those of a profile or a contract, which are read once and are in every frame.
+//! Names that live as long as the process, such as those of a profile or a contract, which are read once and used everywhere.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! The words of everything else: registers, terms, steps, programs, records, prototypes, errors, and small collections.
+//! The basic types: registers, terms, steps, programs, records, prototypes, errors, and small collections.
 
 pub mod abi;
 pub mod error;

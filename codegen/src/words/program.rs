@@ -2,26 +2,26 @@
 
 use std::borrow::Cow;
 
-/// When a program is called.
+/// The point at which a program is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Attach {
     /// Before the function.
     Fentry,
-    /// Before the function, and instead of it if the program returns anything but 0: that becomes the result.
+    /// Before the function. If the program does not return 0, the function is skipped, and the value becomes its result.
     FmodRet,
     /// After the function.
     Fexit,
-    /// Before the function and after it, with a word of its own in the context that lasts from one to the other.
+    /// Before the function and after it, with a word of its own in the context that lasts from the first call to the second.
     Fsession,
 }
 
 impl Attach {
-    /// Those that are called before the function, in their order.
+    /// The points before the function, in the order of calls.
     pub const BEFORE: &[Attach] = &[Attach::Fentry, Attach::Fsession, Attach::FmodRet];
-    /// Those that are called after it.
+    /// The points after the function, in the order of calls.
     pub const AFTER: &[Attach] = &[Attach::Fsession, Attach::Fexit];
 
-    /// The option of the command line that names such a program.
+    /// The command-line option that names a program for this point.
     pub fn option(self) -> &'static str {
         match self {
             Attach::Fentry => "--fentry",
@@ -32,7 +32,7 @@ impl Attach {
     }
 }
 
-/// The programs that are called at these points, by number, in the order of the calls.
+/// The numbers of the programs that are called at these points, in the order of the calls.
 pub fn called<'p>(programs: &'p [Program], at: &'p [Attach]) -> impl Iterator<Item = usize> + use<'p> {
     let of = move |attach: &'p Attach| {
         let all = programs.iter().enumerate();
@@ -42,7 +42,7 @@ pub fn called<'p>(programs: &'p [Program], at: &'p [Attach]) -> impl Iterator<It
 }
 
 impl std::fmt::Display for Program {
-    /// As on the command line.
+    /// Writes the program as on the command line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.attach.option(), self.symbol)?;
         if self.cookie == 0 { Ok(()) } else { write!(f, ":{:#x}", self.cookie) }
@@ -52,15 +52,15 @@ impl std::fmt::Display for Program {
 /// A C function that is called with a context: `u64 program(u64 *context, u64 *cookie)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// When.
+    /// The point at which the program is called.
     pub attach: Attach,
-    /// The symbol.
+    /// The program's symbol.
     pub symbol: Cow<'static, str>,
-    /// What is at `cookie` while it runs: 31 bits, which every architecture can store in two instructions.
+    /// The value at `cookie` while the program runs: 31 bits, which every architecture can store in two instructions.
     pub cookie: i32,
 }
 
 impl Program {
-    /// The most for one function, as the kernel's `BPF_MAX_TRAMP_LINKS` (include/linux/bpf.h), where a session counts as two.
+    /// The most programs for one function: the kernel's `BPF_MAX_TRAMP_LINKS` (include/linux/bpf.h). A session counts as two.
     pub const MOST: usize = 38;
 }

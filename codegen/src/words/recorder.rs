@@ -1,21 +1,21 @@
-//! Trampolines that write records themselves: which events, and what a record looks like.
+//! Trampolines that write records themselves: their events, and the layout of records.
 //!
-//! A record is 16 bytes and 8 more for each word: the time, what happened, the words. Records lie one behind the other in a
-//! buffer of the thread. The thread has two words for it: the cursor, where the next record begins, and the limit, at or
-//! behind which none begins. One instruction takes a slot and moves the cursor, so that a signal finds it either before or
-//! behind. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit,
-//! or [`Recorder::LARGEST_PAIR`].
+//! A record has 16 bytes, and 8 more for each word: the time, the event, the words. Records lie one behind the other in a
+//! buffer of the thread. Two words of the thread describe the buffer: the cursor, where the next record begins, and the
+//! limit, at or behind which no record begins. One instruction takes a slot and moves the cursor, so that a signal comes
+//! either before both or after both. The buffer reaches [`Recorder::LARGEST`] bytes behind the limit, or
+//! [`Recorder::LARGEST_PAIR`].
 //!
-//! Under the shadow form the thread has two words more: where the next entry of its shadow stack goes, and where none goes any
-//! more. A function finds its own entry by SP. What lies above that one is of functions that did not return.
+//! Under the shadow form the thread has two words more: the place of its shadow stack's next entry, and the stack's end. A
+//! function finds its own entry by SP. Entries above that one belong to functions that did not return.
 
 use crate::words::abi::{Abi, Reg};
 use crate::words::error::{Error, Result};
 
-/// What is recorded.
+/// The events that are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Events {
-    /// A counter of the thread goes up by one at each entry. There is no record.
+    /// No records: each entry adds one to a counter of the thread.
     Count,
     /// A record at each entry.
     Entry,
@@ -24,7 +24,7 @@ pub enum Events {
 }
 
 impl Events {
-    /// All of them.
+    /// All values.
     pub const ALL: [Events; 3] = [Events::Count, Events::Entry, Events::Both];
 
     /// The name on the command line.
@@ -39,28 +39,28 @@ impl Events {
     /// The events with this name.
     ///
     /// # Errors
-    /// There are none; the message lists those that there are.
+    /// No value has this name; the message lists the valid names.
     pub fn named(name: &str) -> Result<Events> {
         let found = Events::ALL.into_iter().find(|events| events.name() == name);
         found.ok_or_else(|| Error::unknown("events", name, Events::ALL.map(Events::name)))
     }
 }
 
-/// Where the time of a record comes from.
+/// The source of the time in records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Clock {
-    /// It is 0; in the second record of a pair, the cursor.
+    /// No clock: the time is 0, and in the second record of a pair it is the cursor.
     None,
-    /// The CPU's own, in each record.
+    /// The CPU's clock, in each record.
     Tsc,
-    /// The CPU's own, in each record in which a multiple of [`Recorder::BLOCK`] bytes lies; 0 in the others.
+    /// The CPU's clock, in each record in which a multiple of [`Recorder::BLOCK`] bytes lies; 0 in the others.
     Stamp8,
-    /// A variable in memory, which somebody else keeps up to date.
+    /// A variable in memory, which other code keeps up to date.
     Word,
 }
 
 impl Clock {
-    /// All of them.
+    /// All values.
     pub const ALL: [Clock; 4] = [Clock::None, Clock::Tsc, Clock::Stamp8, Clock::Word];
 
     /// The name on the command line.
@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// Is it the CPU's own?
+    /// Is it the CPU's clock?
     pub fn of_cpu(self) -> bool {
         matches!(self, Clock::Tsc | Clock::Stamp8)
     }
@@ -81,26 +81,26 @@ impl Clock {
     /// The clock with this name.
     ///
     /// # Errors
-    /// There is none; the message lists those that there are.
+    /// No clock has this name; the message lists the valid names.
     pub fn named(name: &str) -> Result<Clock> {
         let found = Clock::ALL.into_iter().find(|clock| clock.name() == name);
         found.ok_or_else(|| Error::unknown("clock", name, Clock::ALL.map(Clock::name)))
     }
 }
 
-/// What a record is about.
+/// The event of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Event {
     /// The traced function begins.
     Entry,
-    /// It has returned.
+    /// The traced function has returned.
     Exit,
-    /// An exception or a forced unwind has left it.
+    /// An exception or a forced unwind has left the traced function.
     Unwound,
 }
 
 impl Event {
-    /// The number in a record. 0 is none: nobody wrote to that slot.
+    /// The event's number in a record. 0 is no event: it means that nothing was written to the slot.
     pub const fn number(self) -> i32 {
         match self {
             Event::Entry => 1,
@@ -110,30 +110,30 @@ impl Event {
     }
 }
 
-/// What a trampoline that records does.
+/// The parameters of a trampoline that records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Recorder {
-    /// What it records.
+    /// The events that the trampoline records.
     pub events: Events,
-    /// Where the time comes from.
+    /// The source of the time.
     pub clock: Clock,
-    /// The number of the function in its records: up to [`Recorder::LAST_ID`].
+    /// The number of the function in its records, up to [`Recorder::LAST_ID`].
     pub id: u32,
-    /// Argument registers in the record of an entry: up to [`Recorder::MOST_ARGS`].
+    /// The number of argument registers in the record of an entry, up to [`Recorder::MOST_ARGS`].
     pub args: u8,
     /// The record of a return has the first result register.
     pub result: bool,
     /// An exception that leaves the function is an event: the trampoline has a landing pad, which records it and resumes.
     pub unwind: bool,
-    /// Where the buffer has no room, a routine is called that may make some, and a slot is taken once more.
+    /// If the buffer has no room, the trampoline calls a routine that may make room, and then takes a slot again.
     pub refill: bool,
-    /// Nothing is on the function's stack while it runs: its return address is on a shadow stack of the thread. Without room
-    /// there, it is not traced.
+    /// While the function runs, nothing of the trampoline is on its stack: the return address is on a shadow stack of the
+    /// thread. If the shadow stack has no room, the call is not traced.
     pub shadow: bool,
-    /// One slot is taken at the entry, for both records of a call: that of the return lies behind that of the entry.
+    /// The trampoline takes one slot at the entry for both records of a call: the return's record behind the entry's.
     pub pair: bool,
-    /// Registers that C functions may overwrite are kept too, at the entry and at the return: the caller of a local function may
-    /// know which of them it leaves alone, and have values there.
+    /// Caller-saved registers are preserved too, at the entry and at the return: the caller of a local function may know which of
+    /// them the function does not use, and keep values there.
     pub keeps_all: bool,
     /// The thread's words are in a thread-local variable, whose offset from the thread pointer linkers and loaders know.
     pub tls: bool,
@@ -148,22 +148,22 @@ impl Recorder {
     pub const LARGEST: i32 = Recorder::WORDS + 8 * Recorder::MOST_ARGS as i32;
     /// Bytes of the largest pair of records.
     pub const LARGEST_PAIR: i32 = Recorder::LARGEST + Recorder::WORDS + 8;
-    /// Bytes for which there is one time under [`Clock::Stamp8`]: eight records without words.
+    /// Bytes of records that share one time under [`Clock::Stamp8`]: eight records without words.
     pub const BLOCK: i32 = 128;
-    /// In place of a slot for both records of a call: there is none. Slots are at multiples of 8.
+    /// The value that stands for a slot if there is none for both records of a call. Real slots are at multiples of 8.
     pub const NO_SLOT: i32 = 1;
-    /// Bytes of an entry of the shadow stack: the return address, and behind it SP as it is when the function has returned.
+    /// Bytes of an entry of the shadow stack: the return address, and then SP as it is when the function has returned.
     pub const KEPT: i32 = 16;
-    /// Where in an entry SP is. It is 0 in the one below all others.
+    /// The offset of SP in an entry of the shadow stack. SP is 0 in the bottom entry.
     pub const KEPT_SP: i32 = 8;
-    /// Where in a record the time is.
+    /// The offset of the time in a record.
     pub const TIME: i32 = 0;
-    /// Where in a record its second word is: what happened.
+    /// The offset of a record's second word: the event, the function's number, and the number of words.
     pub const WHAT: i32 = 8;
-    /// Where in a record the words begin that only some have.
+    /// The offset of the optional words in a record.
     pub const WORDS: i32 = 16;
 
-    /// One with records of two words, that promises nothing besides.
+    /// The parameters for records without optional words, and without any further promise.
     pub const fn new(events: Events, clock: Clock, id: u32) -> Recorder {
         Recorder {
             events,
@@ -180,10 +180,10 @@ impl Recorder {
         }
     }
 
-    /// Refuse what the shadow form and pairs cannot do.
+    /// Refuse parameters that the shadow form or pairs do not support.
     ///
     /// # Errors
-    /// It is asked for.
+    /// The parameters have such a combination.
     pub fn fits_form(self) -> Result<()> {
         let Recorder { events, clock, unwind, refill, shadow, .. } = self;
         let unpaired = [
@@ -217,7 +217,7 @@ impl Recorder {
         }
     }
 
-    /// The events of which there are records if the function returns, in their order.
+    /// The events with a record if the function returns, in order.
     pub fn recorded(self) -> &'static [Event] {
         match self.events {
             Events::Count => &[],
@@ -226,7 +226,7 @@ impl Recorder {
         }
     }
 
-    /// Those of which there are records if an exception leaves it.
+    /// The events with a record if an exception leaves the function, in order.
     pub fn unwound(self) -> &'static [Event] {
         match self.events {
             Events::Both if self.unwind => &[Event::Entry, Event::Unwound],
@@ -234,13 +234,13 @@ impl Recorder {
         }
     }
 
-    /// All events of which there may be records.
+    /// All events that may have records.
     pub fn possible(self) -> impl Iterator<Item = Event> {
         let last = self.unwound().last();
         self.recorded().iter().chain(last).copied()
     }
 
-    /// Is there a frame with the function's caller where the record of an event is written?
+    /// Is a frame with the function's caller on the stack when the record of an event is written?
     pub fn has_frame(self, event: Event) -> bool {
         self.events == Events::Both && !self.shadow && event != Event::Entry
     }
@@ -250,18 +250,18 @@ impl Recorder {
         Recorder::WORDS + 8 * self.words(event)
     }
 
-    /// Bytes of the slot that is taken for it.
+    /// Bytes of the slot that is taken for an event.
     pub fn slot_bytes(self, event: Event) -> i32 {
         let both = self.pair && event == Event::Entry;
         self.bytes(event) + if both { self.bytes(Event::Exit) } else { 0 }
     }
 
-    /// Where in its slot the record of an event begins.
+    /// The offset of an event's record in its slot.
     pub fn begins(self, event: Event) -> i32 {
         if self.pair && event != Event::Entry { self.bytes(Event::Entry) } else { 0 }
     }
 
-    /// Words behind the first two in the record of an event.
+    /// The number of words behind the first two in the record of an event.
     pub fn words(self, event: Event) -> i32 {
         match event {
             Event::Entry => self.args.into(),
@@ -270,7 +270,7 @@ impl Recorder {
         }
     }
 
-    /// The registers that these words have: arguments at the entry, the result at the return.
+    /// The registers in the optional words of a record: arguments at the entry, the result at the return.
     pub fn registers(self, event: Event, abi: &Abi) -> &'static [Reg] {
         let all = match event {
             Event::Entry => abi.args,
@@ -280,8 +280,8 @@ impl Recorder {
         &all[..all.len().min(self.words(event) as usize)]
     }
 
-    /// The second word of a record: the number of the function from bit 8 on, below it how many words follow in four bits, and
-    /// the number of the event in four.
+    /// The second word of a record: the number of the function from bit 8 on, the number of words in the four bits below, and
+    /// the number of the event in the lowest four.
     pub fn what(self, event: Event) -> i32 {
         (self.id as i32) << 8 | self.words(event) << 4 | event.number()
     }

@@ -1,6 +1,6 @@
 //! The relocations of an assembly, before they are those of an object file.
 
-/// What a relocation refers to.
+/// The symbol or place to which a relocation refers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelocTarget {
     /// External or global symbol number `n`.
@@ -11,7 +11,7 @@ pub enum RelocTarget {
     Text,
     /// Label number `n` of the unwind table.
     Unwind(u32),
-    /// The pointer to the function that unwinders ask.
+    /// The pointer to the personality function.
     Personality,
     /// Table of call sites number `n`.
     Table(u32),
@@ -22,12 +22,12 @@ pub enum RelocTarget {
 /// A relocation of the assembly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reloc {
-    /// Offset in its section.
+    /// Offset of the field in its section.
     pub at: u32,
     /// ELF relocation type.
     pub r_type: u32,
-    /// What it refers to.
+    /// The symbol or place to which the relocation refers.
     pub to: RelocTarget,
-    /// What is added.
+    /// The addend.
     pub addend: i64,
 }

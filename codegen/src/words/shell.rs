@@ -1,12 +1,12 @@
 //! Commands, as they are typed into a shell.
 
-/// Words as a shell reads them: quoted where it would see more in one than its characters.
+/// Join words into a shell command, with quotes around words in which a shell would interpret characters.
 pub fn shell(words: &[impl AsRef<str>]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
     let quotes = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let quoted = |word: &str| match word {
         _ if !word.is_empty() && word.chars().all(plain) => word.to_owned(),
-        // What a terminal would obey is not for printing.
+        // Control characters would act on the terminal, so they are escaped.
         _ if word.chars().any(char::is_control) => format!("\"$(printf %b {})\"", quotes(&octal(word))),
         _ => quotes(word),
     };

@@ -1,23 +1,22 @@
-//! The vocabulary of plans: steps, what they act on, and the labels, symbols and numbers that the instructions for them
-//! refer to.
+//! The vocabulary of plans: steps, their operands, and the labels, symbols and numbers to which their instructions refer.
 
 use crate::words::program::Program;
 use crate::words::recorder::Event;
 
-/// What a step is for. `diff` compares plans role by role.
+/// The purpose of a step. `diff` compares plans role by role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Landing pad, and what happens before there is a frame.
+    /// Landing pad, and other steps before there is a frame.
     Entry,
     /// Stack allocation and frame records.
     Frame,
-    /// State of the traced function into the frame.
+    /// Saving the traced function's state in the frame.
     Saves,
     /// Arguments of the callback.
     Arguments,
     /// The call.
     Call,
-    /// State back out of the frame.
+    /// Restoring the traced function's state from the frame.
     Restores,
     /// The way to a direct trampoline.
     Dispatch,
@@ -74,7 +73,7 @@ pub enum Value {
     Cookie,
 }
 
-/// What is called.
+/// The callee of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Callee {
     /// The patchable slot that calls `ftrace_stub` until a callback is attached.
@@ -95,14 +94,14 @@ pub enum Callee {
     Program(u8),
 }
 
-/// Which way a piece of the exit belongs to.
+/// A way out of a trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitPath {
     /// Back into the traced function.
     Function,
     /// To the direct trampoline that a callback chose.
     Direct,
-    /// To one that a callback chose as if the site had jumped to it.
+    /// To a direct trampoline that a callback chose, as if the site had jumped to it.
     DirectJump,
     /// To the direct trampoline of the `ftrace_ops`, before anything is saved.
     EarlyDirect,
@@ -115,7 +114,7 @@ pub enum ExitPath {
 }
 
 impl ExitPath {
-    /// All of them, in their order.
+    /// All ways out, in order.
     pub const ALL: [ExitPath; 7] = [
         ExitPath::Function,
         ExitPath::Direct,
@@ -151,19 +150,19 @@ pub enum KernelLabel {
     Jmp,
     /// After the last byte that a per-ops copy takes.
     End,
-    /// Behind the call of the traced function: a gap that a jump to [`KernelLabel::Epilogue`] fits into.
+    /// Behind the call of the traced function: a gap with room for a jump to [`KernelLabel::Epilogue`].
     AfterCall,
     /// Behind the last program.
     Epilogue,
-    /// Before the call of a program, the first with number 0: an instruction that a jump to [`KernelLabel::Skipped`] takes
-    /// the place of when the program is detached.
+    /// Before the call of a program, the first with number 0: an instruction that is replaced by a jump to
+    /// [`KernelLabel::Skipped`] when the program is detached.
     Skip(u8),
-    /// Behind that call, and what it decides.
+    /// Behind the call of a program, and behind the code that uses its result.
     Skipped(u8),
 }
 
 impl KernelLabel {
-    /// All of them, with their names in a profile.
+    /// All labels, with their names in a profile.
     pub const WORDS: [(&str, KernelLabel); 8] = [
         ("op-ptr", KernelLabel::OpPtr),
         ("call", KernelLabel::Call),
@@ -175,7 +174,7 @@ impl KernelLabel {
         ("skipped", KernelLabel::Skipped(0)),
     ];
 
-    /// What stands behind the trampoline's name, where a label has no name of its own.
+    /// The suffix appended to the trampoline's name, if the label has no name of its own.
     pub fn suffix(self) -> &'static str {
         match self {
             KernelLabel::OpPtr => "_op_ptr",
@@ -189,7 +188,7 @@ impl KernelLabel {
         }
     }
 
-    /// What stands behind that: the number, where there is one.
+    /// The number appended to the suffix, for labels with numbers; else empty.
     pub fn number(self) -> &'static str {
         const NUMBERS: [&str; Program::MOST] = [
             "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
@@ -202,7 +201,7 @@ impl KernelLabel {
         }
     }
 
-    /// The label under which a profile has all of those with numbers.
+    /// The label that stands for all labels with numbers in a profile.
     pub(crate) fn first(self) -> KernelLabel {
         match self {
             KernelLabel::Skip(_) => KernelLabel::Skip(0),
@@ -215,29 +214,29 @@ impl KernelLabel {
 /// A place that the table of call sites names, for exceptions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mark {
-    /// Where the function begins: all others count from there.
+    /// The beginning of the function, from which all other offsets count.
     Begin,
     /// The call that an exception may come out of.
     Call,
-    /// Behind it.
+    /// Behind [`Mark::Call`].
     Called,
-    /// Where the unwinder goes then.
+    /// The landing pad, to which the unwinder goes with an exception from [`Mark::Call`].
     Pad,
     /// The call that hands the exception back.
     Resume,
-    /// Behind it.
+    /// Behind [`Mark::Resume`].
     End,
 }
 
 impl Mark {
-    /// All of them, in their order in the code.
+    /// All marks, in their order in the code.
     pub const ALL: [Mark; 6] = [Mark::Begin, Mark::Call, Mark::Called, Mark::Pad, Mark::Resume, Mark::End];
 }
 
-/// One step.
+/// One step of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// From here on, this is what the steps are for; the text is a heading, or empty.
+    /// The start of a block of steps with this role; the text is a heading, or empty.
     Block(Role, &'static str),
     /// A place that an indirect branch may reach.
     LandingPad,
@@ -249,24 +248,24 @@ pub enum Step {
     PushFlags,
     /// Allocate the frame.
     Alloc,
-    /// Have the address of the traced function's body at hand.
+    /// Load the address of the traced function's body.
     LoadBody,
     /// Link frame record number `n` of the layout.
     Link(u8),
     /// Store every slot of the layout that is not part of a record.
     Save,
-    /// Store what else C functions may overwrite, where that is more than the layout has slots for, on a stack that is aligned
-    /// for it and for them.
+    /// Store the other caller-saved state, which the layout has no slots for, on a stack aligned for that state and for C
+    /// functions.
     SaveState,
-    /// Load it.
+    /// Load the state of [`Step::SaveState`].
     RestoreState,
     /// Store the result registers.
     SaveResults,
-    /// Store what a program returned as the result.
+    /// Store a program's return value as the result.
     SaveDecision,
-    /// Store what counts tail calls, as the function gave it back.
+    /// Store the tail call counter, as the function returned it.
     SaveCounted,
-    /// Load it.
+    /// Load the tail call counter.
     RestoreCounted,
     /// Point the frame pointer at pt_regs, marked as such.
     MarkRegs,
@@ -278,39 +277,39 @@ pub enum Step {
     Unalign,
     /// A label that the kernel knows.
     KernelLabel(KernelLabel),
-    /// Copy the traced function's stack arguments to where the callee looks for its own.
+    /// Copy the traced function's stack arguments to the place of the callee's own.
     StackArgs,
-    /// Call it.
+    /// Call this function.
     Call(Callee),
     /// Take the address to resume at from the exit handler.
     TakeResult,
-    /// Bring pc, parent_ip and flags where this way out wants them.
+    /// Move pc, parent_ip and flags to their places for this way out.
     RestoreSite(ExitPath),
     /// Load every register slot to which stores take effect.
     Restore,
     /// Load the result registers.
     RestoreResults,
-    /// The result that programs see is 0.
+    /// Set the result that programs see to 0.
     ClearResult,
     /// Store a program's cookie.
     Cookie(i32),
-    /// Store what a context says of itself: [`crate::ask::kind::Programs::meta`].
+    /// Store the word before a context: [`crate::ask::kind::Programs::meta`].
     Meta(i64),
-    /// An instruction that does nothing, where a jump fits in.
+    /// An instruction that does nothing, with room for a jump.
     Detach,
     /// If a program returned anything but 0, branch past the traced function.
     BranchIfResult,
-    /// Instructions that do nothing, where a jump fits in.
+    /// Instructions that do nothing, with room for a jump.
     Gap,
     /// Load the direct-call cell.
     LoadDirect,
-    /// Branch if it is set.
+    /// Branch if the direct-call cell is set.
     BranchIfDirect,
-    /// Branch if what the cell holds says that the site jumps there.
+    /// Branch if the value of the direct-call cell means that the site jumps to the direct trampoline.
     BranchIfJump,
-    /// Release the frame and what the parent's call pushed. From here on, only handlers know the parent.
+    /// Release the frame and the return address that the parent's call pushed. From here on, only handlers know `parent_ip`.
     FreeWithReturn,
-    /// Room for the return address alone, which a redirected return took off the stack.
+    /// Allocate room for the return address alone, which a redirected return popped.
     AllocReturn,
     /// Allocate the frame again, with room for the return address.
     AllocWithReturn,
@@ -324,56 +323,56 @@ pub enum Step {
     ExceptionPad,
     /// If the thread's shadow stack has no room, go to the function as if it were not traced.
     BranchIfNoRoomToReturn,
-    /// The return address onto the shadow stack. From here on, only that knows the parent.
+    /// Push the return address onto the shadow stack. From here on, only the shadow stack has `parent_ip`.
     PushReturn,
-    /// Find the function's own entry there.
+    /// Find the function's own entry on the shadow stack.
     FindReturn,
-    /// The return address back from it. What lay above goes with it.
+    /// Pop the return address from the shadow stack, with all entries above.
     PopReturn,
-    /// Out of line: the entry is that of a function that did not return. Without one more below, stop.
+    /// Out of line: skip an entry of a function that did not return. If it is the bottom entry, stop.
     PassOver,
-    /// The place that a branch on this way goes to.
+    /// The target of branches to this way out.
     Path(ExitPath),
-    /// Make of a signed return address what it was before.
+    /// Authenticate a signed return address, which restores its unsigned value.
     Authenticate,
-    /// Leave.
+    /// Leave the trampoline on this way out.
     Leave(ExitPath),
     /// A step of trampolines that record.
     Record(RecordStep),
 }
 
-/// What only trampolines that record do.
+/// A step of trampolines that record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordStep {
-    /// Count the word of the thread up.
+    /// Increment the counter of the thread.
     Count,
     /// Take a slot of the thread's buffer for the record of this event.
     Slot(Event),
-    /// Take another one: all registers are as they were then.
+    /// Take a slot again for the record of this event: all registers have their values from before [`RecordStep::Slot`].
     SlotAgain(Event),
-    /// Branch there if the buffer has no room for this event's record.
+    /// Branch to the label if the buffer has no room for this event's record.
     BranchIfFull(Event, Local),
-    /// Where an event's record is written, once there is room.
+    /// The place where an event's record is written, once there is room.
     Room(Event),
-    /// Store where the slot of a call is, for the record of its return.
+    /// Store the address of a call's slot, for the record of its return.
     KeepSlot,
-    /// Out of line: there is none, which the return has to know.
+    /// Out of line: store that the call has no slot, for its return.
     NoSlot,
     /// Out of line: call the routine that may make room.
     Refill(Event),
-    /// Back to where this event's record is written.
+    /// Branch back to the place where this event's record is written.
     ToRoom(Event),
     /// Store the time.
     Time(Event),
-    /// The place behind what reads the clock in some records only.
+    /// The place behind the code that reads the clock only for some records.
     Timed(Event),
     /// Store the words that only some records have.
     Words(Event),
-    /// Store what happened, last of all: until then the slot is nobody's.
+    /// Store the second word, last of all: until then the slot has no valid record.
     What(Event),
     /// The place behind the record.
     Recorded(Event),
-    /// Hand the exception back to the unwinder. Nothing comes back from there.
+    /// Hand the exception back to the unwinder. This call does not return.
     Resume,
 }
 
@@ -394,31 +393,31 @@ impl Sym {
 /// A label inside one trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Local {
-    /// Where a way out begins.
+    /// The beginning of a way out.
     Path(ExitPath),
     /// The instruction that a second one refers to (RISC-V `%pcrel_lo`), for `op`.
     Anchor,
-    /// The same for the traced function.
+    /// The instruction that a second one refers to, for the traced function.
     BodyAnchor,
-    /// The same for the variable that points to what is called.
+    /// The instruction that a second one refers to, for the variable that points to the callee.
     CalleeAnchor,
     /// The instruction after a call that only pushes its own address.
     Rebalance,
-    /// The same as [`Local::Anchor`] for the clock, in the record of this event.
+    /// The instruction that a second one refers to, for the clock in the record of this event.
     ClockAnchor(Event),
     /// Behind the record of this event.
     Recorded(Event),
-    /// Where the record of this event is written, once there is room.
+    /// The place where the record of this event is written, once there is room.
     Room(Event),
     /// Out of line: there is no room for the record of this event.
     Refill(Event),
     /// Out of line: there is no room for the two records of a call.
     NoSlot,
-    /// Where the next entry of the shadow stack is looked at.
+    /// The loop that examines the next entry of the shadow stack.
     Find,
     /// Out of line: the entry is not the function's.
     PassOver,
-    /// Behind what reads the clock, in the record of this event.
+    /// Behind the code that reads the clock, in the record of this event.
     Timed(Event),
     /// A place that the table of call sites names.
     Mark(Mark),
@@ -510,16 +509,16 @@ pub enum Name {
     FrameSize,
     /// Number `n` of the profile.
     Number(u8),
-    /// The same, as bytes into the thread's own copy of a variable.
+    /// Number `n` of the profile, as an offset in the thread's own copy of a variable.
     Tls(Sym, u8),
 }
 
 /// A number with the name under which it is printed: `FREGS_SP`, `FREGS_FRAME + 8`, `-16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disp {
-    /// What is encoded.
+    /// The number that is encoded.
     pub value: i32,
-    /// What it is relative to in the text.
+    /// The name to which the number is relative in the text.
     pub name: Name,
 }
 
@@ -529,12 +528,12 @@ impl Disp {
         Disp { value, name: Name::None }
     }
 
-    /// The thread-local variable from whose start it counts; without one, a word of the thread counts from the thread pointer.
+    /// The thread-local variable from whose start the number counts; `None` if it counts from the thread pointer.
     pub const fn variable(self) -> Option<Sym> {
         if let Name::Tls(sym, _) = self.name { Some(sym) } else { None }
     }
 
-    /// So many bytes further, under the same name.
+    /// The number plus `by`, under the same name.
     pub const fn moved(self, by: i32) -> Disp {
         Disp { value: self.value + by, ..self }
     }

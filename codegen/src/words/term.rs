@@ -1,4 +1,4 @@
-//! Where a value comes from: the language in which contracts state values, and in which observed ones are told.
+//! Terms: the language in which contracts state values, and in which reports print observed values.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -7,86 +7,86 @@ use crate::words::abi::{Abi, Reg};
 use crate::words::error::{Error, Result};
 use crate::words::step::Value;
 
-/// What a value is made of.
+/// The origin of a value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Root {
     /// Nothing: the value is a number.
     Number,
-    /// A general register, as it was at the entry. That of SP is an address in the stack.
+    /// A general register, as it was at the entry. For SP, it is an address in the stack.
     Reg(Reg),
     /// A vector register, by its number, as it was at the entry.
     Vector(u8),
     /// The flags register, as it was at the entry.
     Flags,
-    /// A general register as the traced function left it, or the program that stands for it.
+    /// A general register as the traced function, or the program in its place, left it.
     Body(Reg),
     /// A vector register as the traced function left it, by its number.
     BodyVector(u8),
-    /// The address of the frame that a callee is given.
+    /// The address of the frame that a callee gets.
     Frame,
-    /// The address behind the call that the site made.
+    /// The address behind the site's call.
     Pc,
     /// The first byte of the patched instruction.
     Ip,
-    /// Where the traced function returns to.
+    /// The address to which the traced function returns.
     ParentIp,
     /// The `ftrace_ops`.
     Op,
     /// The direct trampoline that a callback or the `ftrace_ops` names.
     Direct,
-    /// What the function returned that the trampoline calls.
+    /// The return value of the function that the trampoline calls.
     Result,
     /// The address that a symbol has.
     Symbol(Arc<str>),
     /// The 8 bytes at this address, as they were at the entry.
     Content(Arc<Term>),
-    /// What the call with this number, from 1, left in a register: its result, or what happens to be there.
+    /// The value that the call with this number, from 1, left in a register: its result, or an undefined value.
     Left(u16, Reg),
-    /// What the function stored that the call with this number called.
+    /// The value that the callee of the call with this number stored.
     Stored(u16),
     /// The address behind the call with this number.
     Behind(u16),
-    /// The register with this number, from 1, by which a thread finds its memory: of those that are no general ones.
+    /// The register with this number, from 1, by which a thread finds its memory, of those that are no general registers.
     Thread(u8),
-    /// What the CPU's clock said when it was read first; more each time.
+    /// The CPU's clock when it was read first; each later read gives a greater value.
     Clock,
-    /// What was in the stack before, below where SP was at the entry: nobody has written it yet.
+    /// Old contents of the stack below SP at the entry, not written since.
     Older,
 }
 
-/// How much of a value there is.
+/// The part of a value that is present.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
     /// All 64 bits.
     All,
-    /// The lower 32, above zeros.
+    /// The lower 32 bits; the upper 32 are zero.
     Low,
-    /// The lower 32, stored over what nobody had written.
+    /// The lower 32 bits, stored over old contents of the stack.
     LowOverOlder,
 }
 
-/// A value: what it is made of, and what is added to that.
+/// A value: its origin, and a number that is added.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Term {
-    /// What it is made of.
+    /// The origin of the value.
     pub root: Root,
     /// The number that is added, modulo 2 to the power of 64.
     pub add: i64,
-    /// How much of that there is.
+    /// The part of the sum that is present.
     pub part: Part,
 }
 
-/// The machine at the moment that terms speak of.
+/// The state of the machine to which terms refer.
 pub trait EntryState {
-    /// What a general register held.
+    /// The value of a general register.
     fn reg(&self, reg: Reg) -> u64;
-    /// The 8 bytes at an address; `None` where this is not known.
+    /// The 8 bytes at an address; `None` if unknown.
     fn word(&self, at: u64) -> Option<u64>;
-    /// What no register and no word tells, such as the `ftrace_ops`; `None` where there is no such thing.
+    /// A value that is in no register and no word, such as the `ftrace_ops`; `None` if there is none.
     fn other(&self, root: &Root) -> Option<u64>;
 }
 
-/// The roots that have a word of their own. What says more comes first: `parent-ip` is no difference.
+/// The roots with a word of their own. `parent-ip` comes before `ip`, and is one word, not a difference.
 const WORDS: [(&str, Root); 10] = [
     ("clock", Root::Clock),
     ("direct", Root::Direct),
@@ -100,11 +100,11 @@ const WORDS: [(&str, Root); 10] = [
     ("older", Root::Older),
 ];
 
-/// Numbers up to here are read as decimal ones.
+/// The limit up to which numbers are printed in decimal.
 const SMALL: i64 = 0x1_0000;
 
 impl Root {
-    /// What a profile lets callbacks be told; `None` for what is no such thing.
+    /// The root as a value that a profile can pass to callbacks; `None` for other roots.
     pub fn told(&self) -> Option<Value> {
         match self {
             Root::Ip => Some(Value::Ip),
@@ -115,7 +115,7 @@ impl Root {
         }
     }
 
-    /// The value; `None` where the state does not have it.
+    /// The value in `state`; `None` if the state does not have it.
     pub fn eval(&self, state: &impl EntryState) -> Option<u64> {
         match self {
             Root::Number => Some(0),
@@ -125,12 +125,12 @@ impl Root {
         }
     }
 
-    /// The words of the language, and what each stands for.
+    /// The words of the language, and the root of each.
     pub fn words() -> impl Iterator<Item = (&'static str, Root)> {
         WORDS.into_iter()
     }
 
-    /// The root at the beginning of a text, and what is behind it.
+    /// The root at the beginning of a text, and the rest of the text.
     pub fn read<'t>(text: &'t str, abi: &Abi) -> Option<(Root, &'t str)> {
         if text.starts_with('[') {
             let (inside, behind) = enclosed(text, ('[', ']'))?;
@@ -173,7 +173,7 @@ impl Root {
     }
 }
 
-/// What is between a bracket and the one that belongs to it, and what is behind that.
+/// The text between a bracket and its counterpart, and the rest behind it.
 fn enclosed(text: &str, (open, close): (char, char)) -> Option<(&str, &str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -185,7 +185,7 @@ fn enclosed(text: &str, (open, close): (char, char)) -> Option<(&str, &str)> {
     None
 }
 
-/// A number at the beginning of a text, and what is behind it.
+/// The number at the beginning of a text, and the rest of the text.
 pub(crate) fn number(text: &str) -> Option<(i64, &str)> {
     let digits = text.strip_prefix("0x");
     let (radix, digits) = digits.map_or((10, text), |digits| (16, digits));
@@ -212,17 +212,17 @@ impl Term {
         Root::Content(Arc::new(self)).into()
     }
 
-    /// It is a number near 0.
+    /// Is it a number near 0?
     pub fn is_small(&self) -> bool {
         self.root == Root::Number && (-SMALL..=SMALL).contains(&self.add)
     }
 
-    /// So much more.
+    /// The term plus `more`.
     pub fn plus(self, more: i64) -> Term {
         Term { add: self.add.wrapping_add(more), ..self }
     }
 
-    /// The value; `None` where the state does not have it, or where it is a part over what is not known.
+    /// The value in `state`; `None` if the state does not have it, or if it is a part over unknown contents.
     pub fn eval(&self, state: &impl EntryState) -> Option<u64> {
         let all = self.root.eval(state)?.wrapping_add(self.add as u64);
         match self.part {
@@ -232,15 +232,15 @@ impl Term {
         }
     }
 
-    /// With the names that this psABI has for registers: as text for people, or with `{:#}` in the language of contracts.
+    /// Displays the term with the psABI's register names: as text for people, or with `{:#}` in the language of contracts.
     pub fn show<'t>(&'t self, abi: &'t Abi) -> impl fmt::Display + 't {
         Shown { term: self, abi }
     }
 
-    /// Such as `rdi`, `[sp+8]`, `pc - 5`, `call1.rax`, `&my_callback`, `low(rdi)`.
+    /// Parse a term such as `rdi`, `[sp+8]`, `pc - 5`, `call1.rax`, `&my_callback`, `low(rdi)`.
     ///
     /// # Errors
-    /// It is none, or names a register that there is not.
+    /// The text is no term, or names a register that does not exist.
     pub fn parse(text: &str, abi: &Abi) -> Result<Term> {
         let wrong = || {
             let words = WORDS.map(|(word, _)| word).join(", ");
@@ -309,7 +309,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What is added to something, as a text: nothing, `+0x8`, `-0x8`.
+/// An addend as text: nothing for 0, `+0x8`, `-0x8`.
 #[derive(Clone, Copy, Debug)]
 pub struct Plus(pub i64);
 
@@ -336,7 +336,7 @@ impl Root {
             Root::Content(at) => {
                 f.write_char('[')?;
                 match (&at.root, exact) {
-                    // An address in the stack, where no value is meant.
+                    // An address in the stack, not the value of a register.
                     (Root::Reg(reg), false) if *reg == abi.sp => write!(f, "stack+{:#x}", at.add)?,
                     (_, false) => write!(f, "{}", at.show(abi))?,
                     (_, true) => write!(f, "{:#}", at.show(abi))?,
@@ -356,7 +356,7 @@ impl Root {
             Root::BodyVector(number) => write!(f, "vector{number} of the function"),
             Root::Behind(call) if exact => write!(f, "call{call}.end"),
             Root::Behind(call) => write!(f, "behind call {call}"),
-            // They have words of their own.
+            // These roots have words of their own.
             Root::Clock
             | Root::Direct
             | Root::Flags

@@ -1,11 +1,11 @@
-//! What a probe fetches: `[NAME=]FETCH[:TYPE]`.
+//! Arguments of a probe: `[NAME=]FETCH[:TYPE]`.
 
 use super::machine::{Machine, Symbol};
 use super::problem::{Problem, Refused};
 
 /// The most levels of `+OFFSET(...)`.
 pub const NESTED: usize = 8;
-/// The most characters of a name, of an argument.
+/// The most characters of an argument's name.
 const NAME: usize = 32;
 const TEXT: usize = 255;
 /// The most elements of an array.
@@ -13,18 +13,18 @@ const ARRAY: u64 = 64;
 /// Words of a kernel stack, which bound `$stackN` and `$argN`.
 const STACK: u64 = 2048;
 
-/// What arguments are read in.
+/// The kinds of values that are available to a probe's arguments.
 pub(super) struct Context<'c> {
     pub(super) machine: &'c dyn Machine,
-    /// Results are known.
+    /// Results are available.
     pub(super) returns: bool,
-    /// Registers are.
+    /// Registers are available.
     pub(super) registers: bool,
     /// The probe is behind the function's beginning.
     pub(super) inside: bool,
 }
 
-/// Where a value begins.
+/// The start of a fetch: the value to which offsets and loads apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'d> {
     /// `$argN`, from 1.
@@ -39,7 +39,7 @@ pub enum Base<'d> {
     Register(&'d str),
     /// `$comm`.
     Comm,
-    /// `@ADDR`, or `@SYM` with its offset: the word there.
+    /// `@ADDR`, or `@SYM` with its offset: the word at this address.
     Memory(u64),
     /// `\IMM`.
     Immediate(i64),
@@ -47,39 +47,39 @@ pub enum Base<'d> {
     Text(&'d str),
 }
 
-/// How a value is shown.
+/// The format in which a value is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Decimal, of so many bits.
+    /// An unsigned decimal number of this many bits.
     Unsigned(u32),
-    /// Decimal with its sign.
+    /// A signed decimal number of this many bits.
     Signed(u32),
-    /// Hexadecimal.
+    /// A hexadecimal number of this many bits.
     Hex(u32),
     /// One character.
     Char,
-    /// The symbol that it is the address of.
+    /// The symbol whose address the value is.
     Symbol,
-    /// The text in memory.
+    /// A string in memory.
     String,
-    /// Bits of a word: width, offset, and the word's own width.
+    /// A bit field of a word: its width, its offset, and the word's width.
     Bits(u32, u32, u32),
 }
 
 /// One argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument<'d> {
-    /// Its name, if one is given.
+    /// The argument's name, if one is given.
     pub name: Option<&'d str>,
-    /// What stands behind `=`.
+    /// The text behind `=`.
     pub text: &'d str,
-    /// What the offsets are added to.
+    /// The value to which the first offset is added.
     pub base: Base<'d>,
     offsets: [i64; NESTED],
     levels: usize,
-    /// How it is shown.
+    /// The format in which the value is printed.
     pub kind: Kind,
-    /// It is an array of so many.
+    /// The number of elements, if the value is an array.
     pub array: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl<'d> Argument<'d> {
     }
 }
 
-/// Letters, digits and `_`, and no digit first.
+/// Does the text consist of letters, digits and `_`, without a digit first?
 pub(super) fn is_identifier(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
@@ -145,14 +145,14 @@ pub(super) fn number(text: &str) -> Option<u64> {
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
         None => (text, 10),
     };
-    // `from_str_radix` takes a sign.
+    // `from_str_radix` would accept a sign.
     match digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
         true => u64::from_str_radix(digits, radix).ok(),
         false => None,
     }
 }
 
-/// The same, with a sign.
+/// A number as C writes it, with an optional sign.
 pub(super) fn signed(text: &str) -> Option<i64> {
     match text.strip_prefix('-') {
         Some(digits) => 0_i64.checked_sub_unsigned(number(digits)?),
@@ -232,7 +232,7 @@ impl<'d> Fetch<'d, '_> {
             return refused(Problem::TooManyNested, 0);
         }
         let Some(open) = text.find('(') else { return refused(Problem::DerefNeedBrace, 0) };
-        // `+u8(...)` reads a user's memory, which is memory like any other here.
+        // `+u8(...)` reads user memory, which this library does not distinguish from other memory.
         let digits = &text[1..open];
         let magnitude = number(digits.strip_prefix('u').unwrap_or(digits));
         let offset = magnitude.and_then(|n| i64::try_from(n).ok()).map(|n| if text.starts_with('-') { -n } else { n });

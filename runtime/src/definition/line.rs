@@ -12,24 +12,24 @@ const ARGS: usize = 128;
 const NAME: usize = 63;
 /// The most pending returns.
 const MAXACTIVE: u64 = 4096;
-/// The most arguments that an exit probe keeps: its 120 bytes of data.
+/// The most arguments that an exit probe can save at the entry: a word each of its 120 bytes of data.
 const KEPT: u32 = 15;
 
-/// What a probe is.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// `p`: at an instruction.
     Kprobe,
-    /// `r`: at the returns of a function, so many pending at most, if that is said.
+    /// `r`: at the returns of a function, with the most pending returns, if given.
     Kretprobe(Option<u64>),
     /// `f`: at entries of a function.
     FprobeEntry,
-    /// `f` with `%return`, or with `$retval`: at its returns.
+    /// `f` with `%return`, or with `$retval`: at the returns of a function.
     FprobeExit,
 }
 
 impl ProbeKind {
-    /// Is it at returns?
+    /// Is the probe at returns?
     #[must_use]
     pub const fn returns(self) -> bool {
         matches!(self, Self::Kretprobe(_) | Self::FprobeExit)
@@ -40,7 +40,7 @@ impl ProbeKind {
     }
 }
 
-/// A name that was given, or made of the place.
+/// A name that was given, or was made from the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     bytes: [u8; NAME],
@@ -65,7 +65,7 @@ impl Name {
     }
 }
 
-/// What is no letter, digit or `_` becomes `_`, and what is too long is cut, as the kernel does with names that it makes.
+/// Other characters than letters, digits and `_` become `_`, and long names are cut, as for names that the kernel makes.
 impl fmt::Write for Name {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes().take(NAME - self.len) {
@@ -83,11 +83,11 @@ pub struct Definition<'d> {
     pub kind: ProbeKind,
     /// The group of its event.
     pub group: Name,
-    /// Its event.
+    /// The name of the event.
     pub event: Name,
     /// The function's name, if it was given by name.
     pub symbol: Option<&'d str>,
-    /// How far behind the function's beginning.
+    /// Bytes from the function's beginning.
     pub offset: i64,
     /// The address of the place.
     pub address: u64,
@@ -95,7 +95,7 @@ pub struct Definition<'d> {
 }
 
 impl<'d> Definition<'d> {
-    /// Its arguments, each with its number from 1 and its column.
+    /// The arguments of the probe, in order.
     pub fn arguments(&self, machine: &dyn Machine) -> impl Iterator<Item = Argument<'d>> {
         let context = self.context(machine);
         positions(self.line).skip(2).filter_map(move |(text, at)| Argument::parse(text, at, &context).ok())
@@ -106,7 +106,7 @@ impl<'d> Definition<'d> {
         Context { machine, returns: self.kind.returns(), registers: !self.kind.is_fprobe(), inside }
     }
 
-    /// The words of the arguments with their columns.
+    /// The words of the line that are arguments, with their columns.
     pub(super) fn argument_words(&self) -> impl Iterator<Item = (&'d str, usize)> {
         positions(self.line).skip(2)
     }
@@ -183,7 +183,7 @@ const RESERVED: [&str; 8] = [
     "__probe_func",
 ];
 
-/// Has the argument at `index` (from 0) this name, or does it get it?
+/// Does the argument at `index` (from 0) have the name `name`, given or by default?
 fn is_named(text: &str, index: usize, name: &str) -> bool {
     match text.split_once('=') {
         Some((given, _)) => given == name,
@@ -191,7 +191,7 @@ fn is_named(text: &str, index: usize, name: &str) -> bool {
     }
 }
 
-/// The words of a line, with the columns that they have joined by single blanks.
+/// The words of a line, with their columns when single blanks join them.
 fn positions(line: &str) -> impl Iterator<Item = (&str, usize)> + Clone {
     words(line).scan(0, |at, word| {
         let column = *at;
@@ -281,7 +281,7 @@ fn default_name(kind: ProbeKind, symbol: Option<&str>, offset: i64, address: u64
     use fmt::Write;
     let mut name = Name::empty();
     let letter = if kind.returns() { 'r' } else { 'p' };
-    // A Name takes what it has room for.
+    // Writing a `Name` cannot fail: it cuts long text.
     let _ = match (symbol, kind) {
         (Some(symbol), ProbeKind::FprobeEntry) => write!(name, "{symbol}__entry"),
         (Some(symbol), ProbeKind::FprobeExit) => write!(name, "{symbol}__exit"),

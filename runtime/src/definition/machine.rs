@@ -1,25 +1,25 @@
-//! What definitions are checked against, and the words that they consist of.
+//! The machine against which definitions are checked, and the words of a line.
 
-/// What a name stands for.
+/// The addresses of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbol {
-    /// Nothing.
+    /// No such symbol.
     None,
     /// One address.
     One(u64),
-    /// Several.
+    /// Several addresses.
     Many,
 }
 
-/// What definitions are checked against.
+/// The symbols, functions and registers against which definitions are checked.
 pub trait Machine {
-    /// What a name stands for.
+    /// The addresses of a symbol.
     fn symbol(&self, name: &str) -> Symbol;
-    /// Does a function begin there?
+    /// Does a function begin at `address`?
     fn is_function(&self, address: u64) -> bool;
-    /// Does an instruction begin there?
+    /// Does an instruction begin at `address`?
     fn is_instruction(&self, address: u64) -> bool;
-    /// Has the function there a site?
+    /// Does the function at `address` have a site?
     fn is_traceable(&self, address: u64) -> bool;
     /// Is this the name of a register?
     fn is_register(&self, name: &str) -> bool;

@@ -1,7 +1,7 @@
 //! Probe definitions as text: `p SYM[+offs|-offs]|ADDR`, `r SYM[+0]`, `f SYM[%return]`, with arguments.
 //!
-//! The kernel's `kprobe_events` and `dynamic_events`, with its bounds, names of errors and columns, but for what needs type
-//! information. An offset may be negative, as in the first version of the interface; Linux refuses that since.
+//! The kernel's `kprobe_events` and `dynamic_events`, with the same limits, names of errors and columns, but without features
+//! that need type information. An offset may be negative, as in the interface's first version; Linux now refuses that.
 
 mod argument;
 mod line;

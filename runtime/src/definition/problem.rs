@@ -1,4 +1,4 @@
-//! What is wrong with a definition: the kernel's names and columns, in words of our own.
+//! Errors in definitions: the kernel's names and columns, with messages of our own.
 
 use core::fmt;
 
@@ -15,13 +15,13 @@ macro_rules! problems {
         }
 
         impl Problem {
-            /// The kernel's name for it.
+            /// The kernel's name of the problem.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What to do about it.
+            /// A message that says how to fix the problem.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -86,17 +86,17 @@ problems! {
     UsedArgName "USED_ARG_NAME" "another argument has this name, or the event itself",
 }
 
-/// A definition that is refused, with the column of what is wrong in its words joined by blanks.
+/// A refused definition: the problem, and its column when single blanks join the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// What is wrong.
     pub problem: Problem,
-    /// The column, from 0.
+    /// The column of the problem, from 0.
     pub column: usize,
 }
 
 impl Refused {
-    /// What Linux returns for it.
+    /// The error that Linux returns for the problem.
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.problem {

@@ -5,14 +5,14 @@ use super::line::{Definition, parse_names};
 use super::machine::{Machine, words};
 use super::problem::{Problem, Refused};
 
-/// What a line did.
+/// The effect of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done<'d> {
-    /// Nothing: it is empty, or a comment.
+    /// Nothing: the line is empty, or a comment.
     Nothing,
-    /// It defined a probe.
+    /// The line defined this probe.
     Defined(Definition<'d>),
-    /// It took so many away.
+    /// The line deleted this many probes.
     Deleted(usize),
 }
 
@@ -34,15 +34,15 @@ impl<'d, const N: usize> Definitions<'d, N> {
         self.list.iter().flatten()
     }
 
-    /// Take all of them away: what truncating the file does.
+    /// Delete all probes, as truncating the kernel's file does.
     pub fn clear(&mut self) {
         self.list = [None; N];
     }
 
-    /// Do what a line says.
+    /// Execute a line: define or delete probes.
     ///
     /// # Errors
-    /// What is wrong with it, with the column.
+    /// The line is refused; the error has the problem and its column.
     pub fn line(&mut self, line: &'d str, machine: &dyn Machine) -> Result<Done<'d>, Refused> {
         let Some(head) = words(line).next() else { return Ok(Done::Nothing) };
         if let Some(names) = head.strip_prefix('-') {

@@ -1,4 +1,4 @@
-//! What a trampoline for one function is asked to do.
+//! Requests for trampolines for one function, as options of the commands.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use codegen::profile::target::Target;
 use codegen::words::abi::RegSet;
 use codegen::words::error::{Error, Result};
 
-/// What a trampoline for one function is asked to do: a value for each option of the commands.
+/// A request for a trampoline for one function: a value for each option of the commands.
 #[derive(Clone, Default, Debug)]
 pub struct Asked {
-    /// Of `direct` and `around`: argument registers that are kept and passed on.
+    /// For `direct` and `around`: the number of argument registers that are preserved and passed on.
     pub args: Option<u8>,
     /// The traced function's prototype.
     pub sig: Option<String>,
-    /// What else is live at the function's entry.
+    /// Other values that are live at the function's entry.
     pub live: Vec<String>,
     /// The object with the called functions.
     pub handler: Option<PathBuf>,
@@ -25,23 +25,23 @@ pub struct Asked {
     pub name: Option<String>,
     /// The traced function's ip is passed before its arguments.
     pub ip: bool,
-    /// Of `direct`: the site jumps to it.
+    /// For `direct`: the site jumps to the trampoline.
     pub jump: bool,
-    /// What the handlers of `around` get.
+    /// The form of `around`, which determines what its handlers get.
     pub form: Option<Form>,
     /// The traced function, and maybe bytes from its start to behind its site.
     pub function: Option<String>,
-    /// The function begins with a landing pad, and its site is behind that.
+    /// The function begins with a landing pad, and its site is behind the pad.
     pub landing_pad: bool,
-    /// The return address comes signed, and the function that is named signs it once more.
+    /// The return address is already signed, and the function given by name signs it once more.
     pub signed: bool,
     /// The exit handler.
     pub exit: Option<String>,
-    /// What `record` records.
+    /// The events that `record` records.
     pub events: Option<Events>,
-    /// Where its records have the time from.
+    /// The source of the time in records.
     pub clock: Option<Clock>,
-    /// The number of the function in its records.
+    /// The number of the function in records.
     pub id: Option<u32>,
     /// Results are recorded.
     pub result: bool,
@@ -49,27 +49,27 @@ pub struct Asked {
     pub unwind: bool,
     /// One slot is taken for both records of a call.
     pub pair: bool,
-    /// What `record` calls where its buffer has no room.
+    /// The routine that `record` calls if its buffer has no room.
     pub refill: Option<String>,
     /// The thread-local variable with the words of the thread.
     pub tls: Option<String>,
     /// Programs before the function, maybe each with a cookie behind a colon.
     pub fentry: Vec<String>,
-    /// Programs that may decide its result.
+    /// Programs that may decide the function's result.
     pub fmod_ret: Vec<String>,
-    /// Programs after it.
+    /// Programs after the function.
     pub fexit: Vec<String>,
-    /// Programs before and after it.
+    /// Programs before and after the function.
     pub fsession: Vec<String>,
     /// Flags of the trampoline, by their names without `BPF_TRAMP_F_`.
     pub flags: Vec<String>,
 }
 
 impl Asked {
-    /// What is live at the function's entry besides arguments: by the profile, and by `--live`.
+    /// The registers live at the function's entry besides arguments: by the profile, and by `--live`.
     ///
     /// # Errors
-    /// A word that the architecture has no meaning for.
+    /// A word of `--live` that the architecture does not know.
     pub(crate) fn live_besides(&self, target: &Target) -> Result<RegSet> {
         let Facts { name: arch, abi, .. } = target.facts;
         self.live.iter().try_fold(target.convention.site.live, |all, what| {
@@ -80,10 +80,10 @@ impl Asked {
         })
     }
 
-    /// Refuse what only `direct` and `around` have a use for if it is not for those of `names`.
+    /// Refuse options that only trampolines for one function use, if `names` has no such trampoline.
     ///
     /// # Errors
-    /// It is not.
+    /// Such an option is given without its trampoline.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
         let given: [(&str, bool, &[&str]); 26] = [
@@ -124,31 +124,31 @@ impl Asked {
     }
 }
 
-/// What direct-call trampolines are called on the command line.
+/// The name of direct-call trampolines on the command line.
 pub const DIRECT: &str = "direct";
 
-/// What paired trampolines are called on the command line.
+/// The name of paired trampolines on the command line.
 pub const AROUND: &str = "around";
 
-/// What trampolines are called on the command line that call programs.
+/// The name of trampolines that call programs on the command line.
 pub const PROGRAMS: &str = "programs";
 
-/// What trampolines are called on the command line that write records.
+/// The name of trampolines that write records on the command line.
 pub const RECORD: &str = "record";
 
-/// What trampolines are called on the command line that are called in the middle of a function.
+/// The name of sleds, which are called in the middle of a function, on the command line.
 pub const SLED: &str = "sled";
 
-/// What is live at a function whose caller may know which registers it leaves alone: `--live` of [`RECORD`].
+/// The word of `--live` for [`RECORD`] that makes all registers live, as the caller may know which ones the function leaves alone.
 pub(crate) const LIVE_ALL: &str = "all";
 
 /// The trampolines that are made for one function, or that call one.
 pub(crate) const FOR_ONE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD, SLED];
 
-/// Those of them that know its prototype.
+/// The trampolines of [`FOR_ONE`] that can have the function's prototype.
 const WITH_PROTOTYPE: &[&str] = &[DIRECT, AROUND, PROGRAMS, RECORD];
 
-/// The value of an option that a trampoline cannot do without.
+/// The value of an option that a trampoline needs.
 pub(crate) fn wanted(what: &str, option: &str, value: Option<&String>, valid: &str) -> Result<String> {
     let given = value.filter(|v| !v.is_empty()).cloned();
     given.ok_or_else(|| Error::new(format!("{what}: --{option} is missing; valid: --{option} {valid}")))

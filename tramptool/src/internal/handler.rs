@@ -1,4 +1,4 @@
-//! Handlers, as objects: what a trampoline must save for them.
+//! Handlers in objects, and whether a trampoline must save vector registers for them.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use codegen::words::error::Result;
 
 pub use super::proof::Proof;
 
-/// Is it proven of all these functions of the object at `path` that they leave vector registers alone? Nothing is known
-/// without an object. `form` is of the trampoline that calls them, if there are some.
+/// Try to prove that all these functions of the object at `path` leave vector registers alone. `None` without an object.
+/// `form` is the kind of trampoline that calls them; `None` stands for any.
 ///
 /// # Errors
 /// The object cannot be read, is for another target, or does not have these functions. Without the feature `judge`, any

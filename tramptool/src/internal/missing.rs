@@ -1,4 +1,4 @@
-//! What a trampoline for one function cannot do without: all that is missing is named at once.
+//! Options that a trampoline for one function needs: one error names all missing ones.
 
 use codegen::ask::spec::{Clock, Events, Form};
 use codegen::profile::target::Target;
@@ -6,13 +6,13 @@ use codegen::words::error::{Error, Result};
 
 use super::asked::{AROUND, Asked, DIRECT, PROGRAMS, RECORD, SLED};
 
-/// An option that is missing, and what it takes.
+/// A missing option, and its valid values.
 type Missing = (&'static str, String);
 
-/// Refuse what lacks an option, with all that it lacks.
+/// Refuse a request without the options that its trampoline needs; the message names all of them.
 ///
 /// # Errors
-/// One or more are missing.
+/// One or more options are missing.
 pub(crate) fn refuse(what: &str, args: &Asked, target: &Target) -> Result<()> {
     let all = match what {
         DIRECT => of_direct(args, target),
@@ -44,7 +44,7 @@ fn function(args: &Asked) -> Option<Missing> {
     symbol("--function", args.function.as_ref(), "the traced function")
 }
 
-/// The number of arguments, where no prototype tells it; and the prototype, without which an object of handlers says nothing.
+/// `--args` if it is missing and there is no prototype, or `--sig`, without which an object of handlers proves nothing.
 fn count(args: &Asked, besides: usize, target: &Target) -> Option<Missing> {
     let most = target.facts.abi.args.len() - besides;
     let valid = format!("--args 0 to --args {most} on {}, or --sig with a prototype", target.facts.name);
@@ -57,7 +57,7 @@ fn count(args: &Asked, besides: usize, target: &Target) -> Option<Missing> {
 
 fn of_direct(args: &Asked, target: &Target) -> Vec<Missing> {
     let call = symbol("--call", args.call.as_ref(), "the C function to call");
-    // With --live, only a prototype will do, which has a message of its own.
+    // With --live, a prototype is needed, and another message asks for it.
     let count = count(args, usize::from(args.ip), target).filter(|_| args.live.is_empty());
     let function = function(args).filter(|_| args.jump);
     [call, count, function].into_iter().flatten().collect()
@@ -66,7 +66,7 @@ fn of_direct(args: &Asked, target: &Target) -> Vec<Missing> {
 fn of_around(args: &Asked, target: &Target) -> Vec<Missing> {
     let call = symbol("--call", args.call.as_ref(), "the entry handler");
     let exit = symbol("--exit", args.exit.as_ref(), "the exit handler");
-    // The other forms keep all.
+    // The other forms preserve all argument registers, so they need no number.
     let framed = args.form.unwrap_or(Form::Frame) == Form::Frame;
     let count = count(args, 0, target).filter(|_| framed);
     [call, exit, function(args), count].into_iter().flatten().collect()
@@ -84,7 +84,7 @@ fn of_programs(args: &Asked) -> Vec<Missing> {
 fn of_record(args: &Asked) -> Vec<Missing> {
     let one_of = |option, all: &[&str]| (option, format!("{option} with one of {}", all.join(", ")));
     let events = one_of("--events", &Events::ALL.map(Events::name));
-    // A counter has no time.
+    // Counters need no clock.
     let clock = one_of("--clock", &Clock::ALL.map(Clock::name));
     let sig = "--sig with the function's prototype, which tells that no argument is on the stack, --form shadow, or --events entry";
     let framed = args.form != Some(Form::Shadow);

@@ -1,4 +1,4 @@
-//! What the program `tramptool` and this repository's tests share with the library. It can change with any version.
+//! Items that the program `tramptool` and this repository's tests share with the library. They can change with any version.
 
 pub mod asked;
 pub mod handler;
@@ -24,16 +24,16 @@ use link::Input;
 /// The profile called `name`, or the one in the file of that name.
 ///
 /// # Errors
-/// There is none; a file that cannot be read, or is no profile.
+/// There is no such profile or file; a file that cannot be read, or is no profile.
 pub fn profile(name: &str) -> Result<&'static Profile> {
     let facts: Vec<_> = BACKENDS.iter().map(|b| b.facts()).collect();
     profiles::find(name, &facts)
 }
 
-/// What the profile that holds without `--profile` says of an architecture.
+/// The default profile's convention for an architecture.
 ///
 /// # Errors
-/// It says nothing of it.
+/// The default profile does not support the architecture.
 pub fn convention(backend: &dyn Backend) -> Result<&'static Convention> {
     profile(profiles::DEFAULT)?.convention(backend.facts().name)
 }
@@ -41,7 +41,7 @@ pub fn convention(backend: &dyn Backend) -> Result<&'static Convention> {
 /// An architecture with all defaults.
 ///
 /// # Errors
-/// The profile that holds without `--profile` says nothing of it.
+/// The default profile does not support the architecture.
 pub fn default_target(backend: &dyn Backend) -> Result<Target> {
     let convention = convention(backend)?;
     backend.target(convention, convention.defaults())
@@ -50,7 +50,7 @@ pub fn default_target(backend: &dyn Backend) -> Result<Target> {
 /// The architecture that a file is for.
 ///
 /// # Errors
-/// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
+/// Not a little-endian ELF64 file, or a file for an unknown machine; the message lists the known ones.
 pub fn backend_of(file: &Input) -> Result<&'static dyn Backend> {
     link::backend_of(file, BACKENDS)
 }

@@ -1,4 +1,4 @@
-//! What `around` is asked for, and what else would do where it cannot be had.
+//! Requests for `around`, and alternatives that an error suggests if a request cannot be met.
 
 use codegen::ask::place::{Place, Placement, Returned};
 use codegen::ask::spec::{Around, Form, Kind};
@@ -10,7 +10,7 @@ use codegen::words::proto::Prototype;
 use super::asked::{Asked, PROGRAMS};
 use super::proof::Proof;
 
-/// What a form cannot keep.
+/// A value that a form cannot preserve.
 #[derive(Clone, Copy)]
 enum Lost {
     /// An argument on the stack.
@@ -34,12 +34,12 @@ impl<'t> Traced<'t> {
         Ok(Traced { proto, placement, proof, target })
     }
 
-    /// What is in vector registers is kept, or no handler touches it.
+    /// Are vector registers preserved, or not touched by any handler?
     fn keeps_vectors(&self) -> bool {
         self.target.saves_vectors || Proof::holds(self.proof)
     }
 
-    /// The first argument, or the result, that this form cannot keep. `vectors`: those in vector registers are safe.
+    /// The first argument, or the result, that this form cannot preserve. `vectors`: values in vector registers are safe.
     fn lost(&self, form: Form, vectors: bool) -> Option<(Option<usize>, Lost)> {
         let result = match &self.placement.returned {
             Returned::Registers(pieces) => pieces.as_slice(),
@@ -60,13 +60,13 @@ impl<'t> Traced<'t> {
         self.lost(form, self.keeps_vectors()).is_none()
     }
 
-    /// Can `programs` be attached to it?
+    /// Can `programs` be attached to the function?
     fn takes_programs(&self) -> bool {
         let (abi, live) = (&self.target.facts.abi, self.target.convention.site.live);
         self.placement.programs(&self.proto, abi, live, Proof::holds(self.proof)).is_ok()
     }
 
-    /// Refuse what `form` cannot keep; what the message says is valid would be accepted.
+    /// Refuse a function with values that `form` cannot preserve; every alternative in the message would be accepted.
     fn check(&self, form: Form) -> Result<()> {
         let Some((arg, lost)) = self.lost(form, self.keeps_vectors()) else { return Ok(()) };
         let programs = self.takes_programs();
@@ -95,7 +95,7 @@ impl<'t> Traced<'t> {
     }
 }
 
-/// Can trampolines of this form be had here?
+/// Check that the target has trampolines of this form.
 fn available(form: Form, target: &Target) -> Result<()> {
     if form == Form::Shadow {
         shadowable(target)?;
@@ -103,12 +103,12 @@ fn available(form: Form, target: &Target) -> Result<()> {
     target.frame(of_form(form)).map(drop)
 }
 
-/// A trampoline of this form, for any function.
+/// The kind of a trampoline of this form, for any function.
 pub(crate) fn of_form(form: Form) -> Kind {
     Kind::Around(Around { form, args: 0, general_handlers: false })
 }
 
-/// That a form is not available, with what else would be accepted.
+/// The error for a form that is not available, with the alternatives that would be accepted.
 fn unavailable(form: Form, why: Error, traced: Option<&Traced>, target: &Target) -> Error {
     let Error::Absent { profile, what, valid } = why else { return why };
     let takes = |form| traced.is_none_or(|traced| traced.takes(form));
@@ -118,12 +118,12 @@ fn unavailable(form: Form, why: Error, traced: Option<&Traced>, target: &Target)
     let others = others.filter(|other| takes(*other) && available(*other, target).is_ok());
     instead.extend(others.map(|other| format!("--form {}", other.name())));
     instead.extend(traced.is_some_and(Traced::takes_programs).then(|| format!("`{PROGRAMS}`")));
-    // Without any, what is missing comes first, and then what the form cannot keep.
+    // Without an alternative, the message gives the reason for unavailability, and then the values that the form cannot preserve.
     let valid = if instead.is_empty() { valid } else { instead.join(", or ") };
     Error::Absent { profile, what, valid }
 }
 
-/// The form of a paired trampoline, and for how many arguments.
+/// The parameters of a paired trampoline: its form, and its number of arguments.
 pub(crate) fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Around> {
     let form = args.form.unwrap_or(Form::Frame);
     let most = target.facts.abi.args.len() as u8;
@@ -137,7 +137,7 @@ pub(crate) fn paired(args: &Asked, proof: Option<&Proof>, target: &Target) -> Re
         traced.placement.direct(&target.facts.abi, target.convention.site.live, general_handlers).args
     };
     match form {
-        // That one of both is given was seen to before.
+        // `missing` has checked that one of both is given.
         Form::Frame => {
             let args = args.args.or(traced.as_ref().map(live)).unwrap_or(0);
             Ok(Around { form, args, general_handlers })

@@ -1,4 +1,4 @@
-//! Trampolines that call programs: which ones, and what they are shown.
+//! Trampolines that call programs: the programs, and the values that they get.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
     Ok(all)
 }
 
-/// What the programs of a function are shown, and what else is done.
+/// The parameters of a trampoline that calls programs: the values that these get, and its flags.
 pub(crate) fn what_is_shown(
     args: &Asked,
     attached: &[Program],
@@ -78,7 +78,7 @@ pub(crate) fn what_is_shown(
             }
         }
     }
-    // As BPF has it where sites only call.
+    // The default of BPF where sites only call.
     let by_default = late && !args.flags.iter().any(|flag| flag == "CALL_ORIG");
     programs.skip_frame |= by_default && target.convention.site.protocol.jump.is_empty();
     if restores && programs.call_orig {
@@ -101,7 +101,7 @@ pub(crate) fn what_is_shown(
     Ok(programs)
 }
 
-/// `TAIL_CALL_CTX`: what counts tail calls is live at the function's entry.
+/// Apply `TAIL_CALL_CTX`: the register that counts tail calls is live at the function's entry.
 fn counted(programs: &mut Programs, target: &Target) -> Result<()> {
     let Some(tail_call) = target.convention.programs.tail_call else {
         let what = "--flags TAIL_CALL_CTX, for BPF programs as the traced function,";
@@ -120,7 +120,7 @@ fn counted(programs: &mut Programs, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// What only later kernels have.
+/// The error for an option that only later kernels support.
 fn not_there(option: &str, key: &str, target: &Target) -> Error {
     let (arch, profile) = (target.facts.name, target.convention.profile);
     Error::new(format!(

@@ -1,15 +1,15 @@
-//! What is proven of handlers.
+//! Proofs about handlers and vector registers.
 
-/// What is known of a function and vector registers.
+/// The result of an attempt to prove that a function leaves vector registers alone.
 pub enum Proof {
-    /// Nothing that it may run touches one.
+    /// No code that it may run touches a vector register.
     Holds,
-    /// Something may, and what.
+    /// Some code may touch one: the text says which.
     Fails(String),
 }
 
 impl Proof {
-    /// Is it proven? Without an object it is not.
+    /// Is it proven? Without an object there is no proof.
     pub fn holds(proof: Option<&Proof>) -> bool {
         matches!(proof, Some(Proof::Holds))
     }

@@ -1,4 +1,4 @@
-//! What `record` is asked for.
+//! Requests for `record`.
 
 use codegen::ask::place::{Place, Returned};
 use codegen::ask::spec::{Clock, Events, Form, Recorder};
@@ -10,10 +10,10 @@ use codegen::words::proto::Prototype;
 
 use super::asked::{Asked, LIVE_ALL, RECORD};
 
-/// The events, where the time comes from, and the number of the function. Nothing that is asked for is left out: what
-/// cannot be had is refused.
+/// The parameters of a trampoline that records, from its options. Options that the target does not support are refused,
+/// never ignored.
 pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder> {
-    // What is missing was named before.
+    // `missing` has reported absent options before.
     let events = args.events.unwrap_or(Events::Entry);
     let clock = match (args.clock, events) {
         (Some(_), Events::Count) => {
@@ -77,7 +77,7 @@ pub(crate) fn what_is_recorded(args: &Asked, target: &Target) -> Result<Recorder
     Ok(recorder)
 }
 
-/// Refuse arguments on the stack where a frame displaces them, and words of a record that the prototype has no registers for.
+/// Refuse stack arguments if a frame displaces them, and words of a record for which the prototype has no registers.
 fn fits(sig: &str, (framed, args, result): (bool, u8, bool), target: &Target) -> Result<()> {
     let proto = Prototype::parse(sig)?;
     let placement = target.place(&proto)?;

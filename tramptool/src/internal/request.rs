@@ -16,7 +16,7 @@ use super::programs::{programs, what_is_shown};
 use super::recorder::what_is_recorded;
 use super::settings::parse_u64;
 
-/// One trampoline that was asked for.
+/// A request for one trampoline.
 pub struct Request {
     name: String,
     kind: Kind,
@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Why vector registers are saved though an object of the handlers was given.
+    /// The reason why vector registers are saved although an object of the handlers was given; `None` if they need not be.
     pub fn unproven(&self) -> Option<String> {
         let result = if let Kind::Programs(programs) = self.kind { programs.result.vectors } else { 0 };
         let live = self.kind.live().is_some_and(|live| live.vectors + result > 0);
@@ -42,7 +42,7 @@ impl Request {
         }
     }
 
-    /// As the generator wants it.
+    /// The spec for the generator.
     pub fn spec(&self) -> Spec<'_> {
         let Request { function, resume, exit, signed, .. } = self;
         let body = Body { function, resume: *resume, exit, signed: *signed };
@@ -61,7 +61,7 @@ impl Request {
 /// Give one of `requests` another name for modules, as `SYMBOL=TRAMPOLINE` says.
 ///
 /// # Errors
-/// No pair of symbols, or a trampoline that is not among them.
+/// `text` is no pair of symbols, or names a trampoline that is not in `requests`.
 pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<()> {
     let Some((symbol, name)) = text.split_once('=') else {
         return Err(Error::new(format!("--export '{text}' is no pair; valid: --export SYMBOL=TRAMPOLINE")));
@@ -81,7 +81,7 @@ pub fn export(text: &str, requests: &mut [Request], target: &Target) -> Result<(
     Ok(())
 }
 
-/// All trampolines that need no parameter, but for that of kretprobes: a kernel has it in another file, beside its C function.
+/// All trampolines that need no parameter, except the one of kretprobes, which a kernel has in another file, beside its C code.
 pub fn all(target: &Target) -> Vec<Request> {
     let together = target.convention.specs().filter(|spec| spec.kind != Kind::Rethook);
     together.map(|spec| named(spec.name, spec.kind)).collect()
@@ -110,7 +110,7 @@ fn named(name: &str, kind: Kind) -> Request {
 /// The trampoline called `what`; `args` are for those that are made for one function.
 ///
 /// # Errors
-/// There is none of that name, or it cannot be what was asked for.
+/// No trampoline has this name, or it does not support `args`.
 pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> {
     if !FOR_ONE.contains(&what) {
         let valid = target.convention.trampolines.iter().map(|t| t.symbol).chain(FOR_ONE.iter().copied());
@@ -192,7 +192,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, export, proof })
 }
 
-/// Refuse what says something of the traced function, where nothing calls it or jumps there.
+/// Refuse options about the traced function, if the trampoline neither calls it nor jumps to it.
 fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     let given = [("function", args.function.is_some()), ("landing-pad", args.landing_pad), ("signed", args.signed)];
     let Some((option, _)) = given.iter().find(|(_, given)| *given) else { return Ok(()) };
@@ -202,7 +202,7 @@ fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     )))
 }
 
-/// Refuse a return address that is signed where another one is in its place, and words of a thread in a function.
+/// Refuse a signed return address if another address is in its place, and a function's symbol as the thread-local variable.
 fn refuse_misplaced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Result<()> {
     let (arch, profile) = (target.facts.name, target.convention.profile);
     if args.signed && kind.names_body() && !kind.jumped_to() {
@@ -221,7 +221,7 @@ fn refuse_misplaced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Re
     }
 }
 
-/// Refuse to call the traced function for itself: each call would lead to the next.
+/// Refuse the traced function as its own handler: calls would recurse without end.
 fn refuse_itself<'a>(what: &str, mut called: impl Iterator<Item = &'a str>, args: &Asked) -> Result<()> {
     let of_sig = args.sig.as_deref().map(Prototype::parse).transpose().map_err(|e| e.at("--sig"))?;
     let of_symbol = args.function.as_deref().map(|text| text.split_once('+').map_or(text, |(symbol, _)| symbol));
@@ -235,7 +235,7 @@ fn refuse_itself<'a>(what: &str, mut called: impl Iterator<Item = &'a str>, args
     }
 }
 
-/// Refuse what a site would jump to where none does. The message names the profiles that have such sites.
+/// Refuse a trampoline to which sites jump if the profile's sites do not. The message names the profiles that have such sites.
 fn jumps(what: &str, target: &Target) -> Result<()> {
     let jumps = |convention: &Convention| !convention.site.protocol.jump.is_empty();
     if jumps(target.convention) {
@@ -254,10 +254,10 @@ fn jumps(what: &str, target: &Target) -> Result<()> {
     )))
 }
 
-/// Bytes from a function's start to behind its site, where compilers put that.
+/// Bytes from a function's start to behind its site, if the site is where compilers put it.
 fn behind_usual_site(what: &str, args: &Asked, target: &Target) -> Result<i32> {
     if !args.landing_pad {
-        // A copy of its beginning has no site.
+        // A copy of the function's beginning has no site.
         return Ok(if args.signed { 0 } else { target.resume });
     }
     let says_where = args.function.as_deref().is_some_and(|function| function.contains('+'));
@@ -273,7 +273,7 @@ fn behind_usual_site(what: &str, args: &Asked, target: &Target) -> Result<i32> {
 /// Bytes from a function's start to behind its site.
 fn behind_site(text: &str, signed: bool, target: &Target) -> Result<i32> {
     let least = if signed { 0 } else { target.convention.site.ip_offset };
-    // What fills gaps is an instruction of the smallest size.
+    // The instruction that fills gaps has the smallest size.
     let step = target.facts.fill.0.len() as i32;
     let number = parse_u64(text).ok().and_then(|n| i32::try_from(n).ok());
     number.filter(|n| *n >= least && n % step == 0).ok_or_else(|| {
@@ -282,14 +282,14 @@ fn behind_site(text: &str, signed: bool, target: &Target) -> Result<i32> {
     })
 }
 
-/// So many arguments, or those of a prototype.
+/// The values passed on: a number of arguments, or those of a prototype.
 fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Result<Direct> {
     let facts = target.facts;
     let Some(sig) = &direct.sig else {
         if !direct.live.is_empty() {
             return Err(Error::new("direct: --live is given without a prototype; valid: with --sig"));
         }
-        // That it is given was seen to before.
+        // `missing` has checked that it is given.
         let args = direct.args.unwrap_or(0);
         return Ok(Direct { args, ip: direct.ip, live: None, jumped: direct.jump });
     };
@@ -298,7 +298,7 @@ fn what_is_passed(direct: &Asked, proof: Option<&Proof>, target: &Target) -> Res
     Ok(Direct { jumped: direct.jump, ..passed })
 }
 
-/// Names that C can have, so that no assembler takes them for something else.
+/// Refuse symbols that are no C identifiers, because assemblers might read them as something else.
 fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target) -> Result<()> {
     let mut chars = symbol.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
@@ -307,7 +307,7 @@ fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target
             "--{option} '{symbol}' is no symbol; valid: a letter or _, then letters, digits, _ . $"
         )));
     }
-    // The listing gives these names to numbers.
+    // In the listing, these are names of numbers.
     let frames = [frame].into_iter().chain(target.struct_frames()).chain(&target.direct_frames);
     let mut reserved = target.numbers.iter().map(|n| n.symbol).chain(frames.flat_map(|f| {
         let slots = f.fields.iter().map(|f| f.symbol).chain(f.records.iter().map(|r| r.symbol));
@@ -322,7 +322,7 @@ fn check_symbol(option: &str, symbol: &str, frame: &FrameLayout, target: &Target
     Ok(())
 }
 
-/// Names out of `known`; globs are resolved, and `direct` stands for all direct-call trampolines.
+/// The names of `known` that match `wanted`. Globs are resolved, and `direct` means all direct-call trampolines.
 ///
 /// # Errors
 /// A name that is not known.

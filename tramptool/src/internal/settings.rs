@@ -6,16 +6,16 @@ use codegen::profile::target::Target;
 use codegen::profile::{Convention, OptionRule, Profile};
 use codegen::words::error::{Error, Result};
 
-/// `name=value` in two.
+/// Split `name=value` into name and value.
 ///
 /// # Errors
-/// There is no `=`.
+/// The text has no `=`.
 pub fn setting(text: &str) -> Result<(&str, &str)> {
     text.split_once('=')
         .ok_or_else(|| Error::new(format!("setting '{text}' has no value; valid: OPTION=VALUE, such as rvc=off")))
 }
 
-/// What [`super::suite::options`] wrote, in parts: the profile, options and numbers.
+/// Parse the output of [`super::suite::options`]: the profile, and the options and numbers.
 ///
 /// # Errors
 /// A profile that does not exist, an option without a value.
@@ -25,13 +25,13 @@ pub fn of_options(text: &str) -> Result<(&'static Profile, Vec<(&str, &str)>)> {
     Ok((super::profile(profile.first().map_or(profiles::DEFAULT, |(_, name)| name))?, settings))
 }
 
-/// What stands for a profile among options.
+/// The name of the profile among options.
 pub const PROFILE: &str = "profile";
 
-/// The architecture called `name`; or `all`, that the profile has.
+/// The architecture called `name`, or for `all` each architecture of the profile.
 ///
 /// # Errors
-/// There is none of that name.
+/// No architecture has this name.
 pub fn backends(name: &str, profile: &'static Profile) -> Result<Vec<&'static dyn Backend>> {
     if !name.eq_ignore_ascii_case("all") {
         return Ok(vec![super::backend(name)?]);
@@ -40,7 +40,7 @@ pub fn backends(name: &str, profile: &'static Profile) -> Result<Vec<&'static dy
     Ok(super::BACKENDS.iter().copied().filter(has).collect())
 }
 
-/// Of several architectures, a setting is for those that know it; what none knows is for each of them to refuse.
+/// The settings for one of several architectures: those that it knows, and those that no architecture knows, for it to refuse.
 pub fn settings_of<'s>(
     profile: &'static Profile,
     backend: &dyn Backend,
@@ -65,7 +65,7 @@ pub fn target(backend: &dyn Backend, convention: &'static Convention, settings: 
     with_numbers(backend, convention, choices(backend, convention, settings)?, settings)
 }
 
-/// The options among these settings; what is no option is left to [`with_numbers`].
+/// The options among these settings; other settings are left to [`with_numbers`].
 ///
 /// # Errors
 /// A value that an option does not have.

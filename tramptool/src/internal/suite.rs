@@ -1,4 +1,4 @@
-//! Generated trampolines, put before the judge: the object, the contracts, and what a report needs to be read.
+//! Generated trampolines for the judge: the object, the contracts, and the labels of a report.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ use emu_tests::{
 /// The function that the direct-call trampolines of a suite call.
 const CALLEE: &str = "direct_func";
 
-/// The thread-local variable of those trampolines of a suite that record and have one.
+/// The thread-local variable of the recording trampolines of a suite that have one.
 const TLS: &str = "thread_words";
 
-/// What the paired trampolines of a suite are for. Which function that is, is decided anew for each run.
+/// The traced function and exit handler of a suite's paired trampolines. Each run chooses the function behind the symbol.
 const BODY: Body = Body { function: "traced_function", resume: 8, exit: EXIT_HANDLER, signed: false };
 
 /// A prototype with one argument.
@@ -39,8 +39,8 @@ const ONE: &str = "void kfree_skb(struct sk_buff *skb)";
 /// A prototype with several arguments on the stack.
 const WORDS: &str = "u64 words(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 g, u64 h, u64 i)";
 
-/// The direct-call trampolines that a suite has for prototypes: a result in memory, vector registers, and those with stack
-/// arguments besides.
+/// The direct-call trampolines of a suite with prototypes: a result in memory, vector registers, and both with stack
+/// arguments.
 const SIGNATURES: &[(&str, &str)] = &[
     ("direct_kfree_skb", ONE),
     ("direct_words", WORDS),
@@ -52,14 +52,14 @@ const SIGNATURES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The one to which sites jump.
+/// The direct-call trampoline to which sites jump.
 const JUMP_STACK: (&str, &str) = ("direct_jump_words", WORDS);
 
-/// The one that has a static chain too.
+/// The direct-call trampoline that also has a static chain.
 const CHAINED: (&str, &str) = ("direct_chained", "u64 chained(u64 a, u64 b)");
 const CHAIN: &str = "static-chain";
 
-/// What the recording trampolines of a suite record. Their numbers have bits in each part that an instruction holds.
+/// The recording trampolines of a suite. Their function numbers have bits in each part that an instruction encodes.
 const RECORDERS: &[(&str, Recorder)] = &[
     ("record_count", Recorder::new(Events::Count, Clock::None, 0)),
     ("record_entry", Recorder::new(Events::Entry, Clock::None, 0x4_0001)),
@@ -133,10 +133,10 @@ const RECORDERS: &[(&str, Recorder)] = &[
     ("record_both_args", Recorder { args: 6, result: true, ..Recorder::new(Events::Both, Clock::None, 0x4_000a) }),
 ];
 
-/// The prototype for which they are, where they must know that nothing is on the stack.
+/// The prototype of the recorded function, for trampolines that must know that it has no stack arguments.
 const RECORDED: &str = "u64 traced_function(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)";
 
-/// What the functions of a suite have programs attached for: their prototype, the flags, and whom to call.
+/// The program trampolines of a suite: name, prototype, flags, and programs.
 const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
     ("programs_fentry", ONE, RESTORE_REGS, &[program(Attach::Fentry, "direct_func", 0)]),
     (
@@ -233,7 +233,7 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
 
 const RESTORE_REGS: Programs = Programs::RESTORE_REGS;
 const CALL_ORIG: Programs = Programs::CALL_ORIG;
-/// Tail calls are counted as the profile says.
+/// The flags of programs whose tail calls are counted; the register is that of the profile.
 const COUNTED: Programs =
     Programs { tail_call: Some(TailCall { reg: Reg(0), returned: false }), ..Programs::CALL_ORIG };
 
@@ -242,15 +242,15 @@ const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
 }
 
 /// Every trampoline of `target`: the named ones, direct-call trampolines for each number of arguments, with and without
-/// ip, and for some prototypes, and paired ones of each form. What the profile cannot have is not among them.
+/// ip, and for some prototypes, and paired ones of each form. Trampolines that the profile does not support are left out.
 ///
 /// # Errors
-/// A prototype that has no place here.
+/// A prototype that the psABI cannot place.
 pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     let backend = super::backend(target.facts.name)?;
     let all = candidates(target)?;
     let there = |spec: Spec| match backend.assemble(&[spec], target) {
-        // What the profile names, it has.
+        // A trampoline that the profile names must exist.
         Err(e) => !matches!(e.kind(), Error::Absent { .. }) || target.convention.kind(spec.name).is_some(),
         Ok(_) => true,
     };
@@ -258,7 +258,7 @@ pub fn trampolines(target: &Target) -> Result<Vec<(String, Kind)>> {
     Ok(all.into_iter().zip(there).filter_map(|(trampoline, there)| there.then_some(trampoline)).collect())
 }
 
-/// What [`trampolines`] tries.
+/// The candidates from which [`trampolines`] chooses.
 fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
     let most = target.facts.abi.args.len() as u8;
     let room = |&Direct { args, ip, .. }: &Direct| args + u8::from(ip) <= most;
@@ -269,7 +269,7 @@ fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
     let mut all: Vec<(String, Kind)> = named.chain(direct).collect();
     let lean = [0, 1, most].map(|args| Around { form: Form::Frame, args, general_handlers: false });
     let full = [Form::Fregs, Form::Shadow].map(|form| Around { form, args: most, general_handlers: false });
-    // What a site jumps to is for sites that jump.
+    // Trampolines to which sites jump need sites that jump.
     let jumps = !target.convention.site.protocol.jump.is_empty();
     for around in lean.into_iter().chain(full).filter(|_| jumps) {
         let args = if around.form == Form::Frame { format!("_{}", around.args) } else { String::new() };
@@ -295,7 +295,7 @@ fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
             all.push((name.to_owned(), Kind::Direct(Direct { jumped: true, ..direct })));
         }
     }
-    // What the psABI has besides arguments.
+    // Registers that the psABI passes besides arguments.
     let mut chained =
         target.place(&Prototype::parse(CHAINED.1)?)?.direct(&target.facts.abi, target.convention.site.live, false);
     let chain = target.facts.abi.live.iter().find(|(what, _)| *what == CHAIN);
@@ -324,7 +324,7 @@ fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
     Ok(all)
 }
 
-/// Of a trampoline of [`trampolines`] that calls programs: the prototype of its function, and the programs.
+/// The prototype and the programs of a trampoline of [`trampolines`] that calls programs.
 fn attached(name: &str) -> Option<(&'static str, &'static [Program])> {
     PROGRAMS.iter().find(|(n, ..)| *n == name).map(|&(_, signature, _, programs)| (signature, programs))
 }
@@ -335,9 +335,9 @@ fn signature(name: &str) -> Option<&'static str> {
     all.copied().find(|(known, _)| *known == name).map(|(_, signature)| signature)
 }
 
-/// Those of [`trampolines`] to judge under the options of `target`, one of all combinations but for those options that are
-/// `fixed`: the code of the others is the same as with the default of an option that is not for them. Those to which an
-/// entry trampoline may go are wanted beside it, and entry trampolines beside what is called as a callback is.
+/// The trampolines of [`trampolines`] to judge under the options of `target`, which is one of all combinations except of
+/// `fixed` options. Leaves out trampolines whose code some option with another value than its default does not change.
+/// Those to which an entry trampoline may go stay beside it, and entry trampolines stay beside callbacks.
 ///
 /// # Errors
 /// As [`trampolines`].
@@ -351,7 +351,7 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     let entries = callbacks || all.iter().any(|(_, kind)| kind.calls_back() && changes_code_of(*kind));
     let any_function = |kind: Kind| kind.direct().is_none_or(|d| usize::from(d.args) == most && d.live.is_none());
     let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
-    // What has no instruction of its own that an option changes is there for the entry trampolines alone.
+    // Trampolines without an instruction that an option changes are there only for the entry trampolines.
     let does = |kind: Kind| kind.traits().calls != Calls::Nothing || kind.recorder().is_some();
     let changed = |kind: Kind| (kind.attaches() || kind.is_sled()) && does(kind) && changes_code_of(kind);
     let goes_there = |kind: Kind| callbacks && kind.calls_back();
@@ -359,13 +359,13 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())
 }
 
-/// What to generate for [`trampolines`].
+/// The specs of [`trampolines`].
 pub fn specs(trampolines: &[(String, Kind)]) -> Vec<Spec<'_>> {
     let programs = |name| attached(name).map_or(&[][..], |(_, programs)| programs);
     trampolines.iter().map(|(name, kind)| spec(name, *kind, programs(name))).collect()
 }
 
-/// A trampoline that calls what there is in a suite.
+/// The spec of a trampoline that calls the functions of a suite.
 pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> {
     let body = match kind.recorder() {
         Some(_) => Body { exit: "", ..BODY },
@@ -381,14 +381,14 @@ pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> 
     Spec { name, kind, callee, tls, body, programs, export: "" }
 }
 
-/// The same programs, but for whom they are: two functions of the suite in turn.
+/// The programs with other symbols: two functions of the suite in turn.
 pub fn stand_ins(programs: &[Program]) -> Vec<Program> {
     let symbols = [CALLEE, "callback2"].into_iter().cycle();
     let stand_in = |(p, symbol): (&Program, &'static str)| Program { symbol: Cow::Borrowed(symbol), ..p.clone() };
     programs.iter().zip(symbols).map(stand_in).collect()
 }
 
-/// What chooses `target`, as `name=value`: every option, and what has another number or offset than the profile.
+/// The settings that choose `target`, as `name=value`: every option, and the numbers and offsets that differ from the profile.
 pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
     let options = target.convention.chosen(target.choices).map(|(name, value)| format!("{name}={value}"));
     let profile = backend.target(target.convention, target.choices).ok();
@@ -397,7 +397,7 @@ pub fn settings(backend: &dyn Backend, target: &Target) -> Vec<String> {
     options.chain(changed.filter_map(|s| Some(format!("{s}={}", target.value(s)?)))).collect()
 }
 
-/// ` --profile NAME`, if it is not the one that holds without.
+/// ` --profile NAME`, or nothing for the default profile.
 pub fn profile_argument(convention: &Convention) -> String {
     match convention.argument {
         profiles::DEFAULT => String::new(),
@@ -405,7 +405,7 @@ pub fn profile_argument(convention: &Convention) -> String {
     }
 }
 
-/// What chooses a target, in a line: the profile, if it is not the one that holds without, options and numbers.
+/// The settings that choose a target, in a line: the profile, unless it is the default, options and numbers.
 pub fn options(convention: &Convention, settings: &[String]) -> String {
     let profile = (convention.argument != profiles::DEFAULT).then(|| format!("{PROFILE}={}", convention.argument));
     profile.iter().chain(settings).map(String::as_str).collect::<Vec<_>>().join(" ")
@@ -471,7 +471,7 @@ fn slot(spec: &Spec, assembly: &Assembly, target: &Target) -> Option<String> {
     assembly.globals.iter().any(|s| assembly.name(s) == name).then_some(name)
 }
 
-/// Offsets in what `op` points to, if one of these trampolines looks there itself.
+/// The offsets in the `ftrace_ops` that trampolines read themselves; `None` if none does.
 fn op_offsets<'c>(target: &Target, contracts: impl IntoIterator<Item = &'c Contract>) -> Result<Option<(u64, u64)>> {
     let offset = |of| target.number(of).map(|value| i64::from(value).cast_unsigned());
     let looks = contracts.into_iter().any(|c| c.leaves_by(ExitPath::EarlyDirect));
@@ -481,7 +481,7 @@ fn op_offsets<'c>(target: &Target, contracts: impl IntoIterator<Item = &'c Contr
 /// The contracts of an object with these trampolines, as a file that `check --object` takes.
 ///
 /// # Errors
-/// What generation refuses.
+/// A trampoline that generation refuses.
 pub fn contract_file(backend: &dyn Backend, specs: &[Spec], assembly: &Assembly, target: &Target) -> Result<String> {
     let contract = |spec| Ok((Contract::of(spec, target)?, slot(spec, assembly, target)));
     let contracts = specs.iter().map(contract).collect::<Result<Vec<_>>>()?;
@@ -498,24 +498,24 @@ pub fn contract_file(backend: &dyn Backend, specs: &[Spec], assembly: &Assembly,
 /// Generate everything for `target` and describe it for [`emu_tests::check`].
 ///
 /// # Errors
-/// What generation refuses.
+/// A trampoline that generation refuses.
 pub fn suite(backend: &'static dyn Backend, target: &Target) -> Result<Suite> {
     suite_of(backend, target, &trampolines(target)?)
 }
 
-/// The same of these trampolines.
+/// Generate these trampolines for `target` and describe them for [`emu_tests::check`].
 ///
 /// # Errors
-/// What generation refuses.
+/// A trampoline that generation refuses.
 pub fn suite_of(backend: &'static dyn Backend, target: &Target, trampolines: &[(String, Kind)]) -> Result<Suite> {
     suite_of_specs(backend, target, &specs(trampolines))
 }
 
-/// What the runtime is linked with on a machine: all trampolines with a name, direct ones, some that record, and where sites jump,
-/// paired ones for functions that go on so many bytes behind their symbols.
+/// The trampolines linked with the runtime on a machine: all named ones, direct ones, some that record, and, if sites jump,
+/// paired ones for functions that go on `resume` bytes behind their symbols.
 ///
 /// # Errors
-/// What generation refuses.
+/// A trampoline that generation refuses.
 pub fn suite_of_composed(backend: &'static dyn Backend, target: &Target, resume: i32) -> Result<Suite> {
     let direct = Kind::Direct(Direct { args: target.facts.abi.args.len() as u8, ..Direct::default() });
     let names: Vec<String> = direct_names().collect();
@@ -544,7 +544,7 @@ fn recorders_of_composed(backend: &'static dyn Backend) -> Result<Suite> {
     let mut each = each.filter_map(|profile| profile.convention(backend.facts().name).ok());
     let convention = each.find(|c| c.thread.is_some() && !c.site.protocol.jump.is_empty());
     let convention = convention.ok_or_else(|| Error::new("no recorders; valid: a profile with `thread`"))?;
-    // As the functions are compiled.
+    // The ABI with which the functions are compiled.
     let choices = settings::choices(backend, convention, &[("abi", "lp64")])?;
     let target = backend.target(convention, choices)?;
     let names: Vec<(String, u32)> = recorder_names().collect();
@@ -559,10 +559,10 @@ fn recorders_of_composed(backend: &'static dyn Backend) -> Result<Suite> {
     suite_of_specs(backend, &target, &each.collect::<Vec<_>>())
 }
 
-/// The same of these.
+/// Generate the trampolines of these specs for `target` and describe them for [`emu_tests::check`].
 ///
 /// # Errors
-/// What generation refuses.
+/// A trampoline that generation refuses.
 pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[Spec]) -> Result<Suite> {
     let Artifact { assembly, listings } = backend.generate(specs, target)?;
     let object = obj::write(&assembly, target)?;

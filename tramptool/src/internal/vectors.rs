@@ -1,4 +1,4 @@
-//! What code of an object has to do with vector registers.
+//! Analysis of an object's code: does it touch vector registers?
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use object::{
 
 use super::proof::Proof;
 
-/// Is it proven of all these functions of the object at `path` that they leave vector registers alone? `form` is of the
-/// trampoline that calls them, if there are some.
+/// Try to prove that all these functions of the object at `path` leave vector registers alone. `form` is the kind of
+/// trampoline that calls them; `None` stands for any.
 ///
 /// # Errors
-/// It cannot be read, or as [`general_registers_only`].
+/// The object cannot be read, or as [`general_registers_only`].
 pub(crate) fn all_general(path: &Path, callees: &[&str], form: Option<Kind>, target: &Target) -> Result<Proof> {
     let backend = super::backend(target.facts.name)?;
     let name = path.display().to_string();
@@ -37,8 +37,8 @@ pub(crate) fn all_general(path: &Path, callees: &[&str], form: Option<Kind>, tar
     Ok(Proof::Holds)
 }
 
-/// Is it proven that nothing that `symbol` of this object may run touches a vector register? All code of the object
-/// counts. What it calls elsewhere, or through a pointer, or where the link may take another definition, proves nothing.
+/// Try to prove that no code that `symbol` of this object may run touches a vector register. All code of the object
+/// counts. Calls to other objects, through pointers, or to definitions that the link may replace prevent a proof.
 ///
 /// # Errors
 /// A file that is no object for `target`, without `symbol`, or with code that may not run on the stack it will have.
@@ -75,7 +75,7 @@ pub fn general_registers_only(
     })
 }
 
-/// The option, as `name=value`, that aligns the stack as the psABI has it, if trampolines of this form exist with it.
+/// The option, as `name=value`, that aligns the stack as the psABI requires, if trampolines of this form exist with it.
 fn aligning(backend: &dyn Backend, target: &Target, form: Option<Kind>) -> Option<String> {
     target.convention.offered().find_map(|(rule, option)| {
         let aligns = |value: &usize| {
@@ -105,12 +105,12 @@ fn read<'a>(machine: &Machine, target: &Target, input: &Input<'a>) -> Result<Cod
     Ok(Code(file))
 }
 
-/// What was found in code.
+/// The findings in code, as reasons against a proof.
 #[derive(Default)]
 struct Found {
-    /// An instruction that has to do with vector registers.
+    /// An instruction that uses vector registers.
     vector: Option<String>,
-    /// It goes where nobody can tell what runs, or is not all instructions.
+    /// A call or jump to unknown code, or bytes that are no instructions.
     unknown: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Code<'a> {
                     found.vector = Some(format!("{} uses a vector register", place()));
                 }
                 let goes = (machine.goes)(mnemonic, operands);
-                // The second instruction of a call: where it goes is in the first one's relocation.
+                // The second instruction of a call: its target is in the first one's relocation.
                 let told = std::mem::take(&mut called);
                 if goes == Goes::Anywhere && !told && found.unknown.is_none() {
                     found.unknown = Some(format!("{} goes where a register or memory says", place()));
@@ -190,7 +190,7 @@ impl<'a> Code<'a> {
 
     /// A function or label, and the bytes behind its start; the section where there is none.
     fn place(&self, section: &impl ObjectSection<'a>, offset: u64) -> String {
-        // Assemblers make labels of their own.
+        // Skip labels that assemblers make.
         let named = |s: &ElfSymbol64| s.name().is_ok_and(|name| !name.is_empty() && !name.starts_with(['.', '$']));
         let here =
             |s: &ElfSymbol64| s.section_index() == Some(section.index()) && s.elf_symbol().st_type() != STT_SECTION;
@@ -204,7 +204,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Where a relocation is, its type, and the symbol to which it refers.
+/// The offset of a relocation, its type, and the symbol to which it refers.
 fn symbolic((at, relocation): (u64, object::Relocation)) -> Option<(u64, u32, SymbolIndex)> {
     match (relocation.flags(), relocation.target()) {
         (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(symbol)) => Some((at, r_type.0, symbol)),

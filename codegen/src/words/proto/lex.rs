@@ -10,12 +10,12 @@ pub(super) enum Token<'t> {
     Word(&'t str),
     Number(u32),
     Sign(&'t str),
-    /// What is between quotes, with them.
+    /// A quoted text, with its quotes.
     Text(&'t str),
     End,
 }
 
-/// Tokens with their places. Comments are none.
+/// The tokens of `text` with their offsets, without comments.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>> {
     // A word and a sign for each few characters.
     let mut tokens = Vec::with_capacity(text.len() / 3 + 2);

@@ -1,4 +1,4 @@
-//! C prototypes: what a function takes and returns, as far as a calling convention asks.
+//! C prototypes: parameters and result of a function, as far as a calling convention depends on them.
 //!
 //! One prototype is read, without a preprocessor and without declarations before it. So typedefs are those of the
 //! kernel and of `stdint.h`, and a struct by value says what is in it: `struct pair { long a; double b; } p`, or only

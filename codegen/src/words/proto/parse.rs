@@ -9,16 +9,16 @@ use super::types::{Class, MOST_ARGS, MOST_BYTES, POINTER, Prototype, Scalar, Str
 use super::words::{Known, VALID_TYPES, is_harmless, known};
 use crate::words::error::{Error, Result};
 
-/// Deeper nesting of parentheses and structs is no prototype that anybody wrote.
+/// The deepest nesting of parentheses and structs. Real prototypes nest less.
 const MOST_DEPTH: usize = 32;
 /// Beyond this, no convention returns a struct in registers, so its members do not matter.
 const MEMBERS_MATTER: u32 = 64;
 
-/// What a declaration begins with.
+/// The base type with which a declaration begins.
 enum Base {
     Void,
     Type(Type),
-    /// A type of which only pointers can be passed, and why.
+    /// A type that can only be passed by pointer, and the reason.
     Opaque(String),
 }
 
@@ -26,7 +26,7 @@ enum Base {
 enum Derived {
     Pointer,
     Array(Option<u32>),
-    /// With its parameters, unless the parentheses are empty, and where those are in the text.
+    /// A function: its parameters, unless the parentheses are empty, and their range in the text.
     Function(Option<Vec<Param>>, Range<usize>),
 }
 
@@ -47,7 +47,7 @@ struct Parser<'t> {
     tokens: Vec<(Token<'t>, usize)>,
     at: usize,
     depth: usize,
-    /// The structs and unions whose contents were given, by keyword and tag.
+    /// The structs and unions whose members or sizes were given, by keyword and tag.
     structs: FxHashMap<(&'t str, &'t str), Struct>,
 }
 
@@ -55,7 +55,7 @@ impl Prototype {
     /// Read a prototype.
     ///
     /// # Errors
-    /// It is none, or one whose calls no trampoline can take apart; the place is marked.
+    /// The text is no prototype, or its calls cannot be handled by a trampoline; the error marks the place.
     pub fn parse(text: &str) -> Result<Prototype> {
         Parser { text, tokens: tokens(text)?, at: 0, depth: 0, structs: FxHashMap::default() }.prototype()
     }
@@ -94,7 +94,7 @@ impl<'t> Parser<'t> {
         if self.takes(sign) { Ok(()) } else { self.fail(&format!("no `{sign}` after {after}; valid: `{sign}`")) }
     }
 
-    /// Parentheses and braces nest only so deep.
+    /// Parse one level deeper, up to [`MOST_DEPTH`].
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MOST_DEPTH {
             return self.fail(&format!("nested too deep; valid: up to {MOST_DEPTH} levels"));
@@ -149,7 +149,7 @@ impl<'t> Parser<'t> {
         Ok(Prototype { name: name.to_owned(), result, args, text: self.text.to_owned(), places, params: range })
     }
 
-    /// Behind the prototype there is nothing but a `;`.
+    /// Check that nothing but a `;` follows the prototype.
     fn ends(&mut self, name: &str) -> Result<()> {
         self.takes(";");
         match (self.ahead(0), self.ahead(1)) {
@@ -171,8 +171,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Qualifiers and attributes that say nothing about how a value is passed, and then what is ahead, if it is a word:
-    /// the word, and what is known of it.
+    /// Skip qualifiers and attributes without effect on how a value is passed. Returns the next word and its meaning, if the
+    /// next token is a word.
     fn skip_ignored(&mut self) -> Result<Option<(&'t str, Option<Known>)>> {
         loop {
             match self.ahead(0) {
@@ -199,7 +199,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What is behind `__attribute__`.
+    /// Parse the parentheses behind `__attribute__`.
     fn attributes(&mut self) -> Result<()> {
         const AFTER: &str = "`__attribute__`";
         self.wants("(", AFTER)?;
@@ -242,7 +242,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What a declaration begins with: qualifiers and a type's name.
+    /// Parse the beginning of a declaration: qualifiers and a type's name.
     fn base(&mut self) -> Result<Base> {
         let place = self.place();
         let (mut words, mut other, mut unknown) = (Vec::new(), None, None);

@@ -1,4 +1,4 @@
-//! What a prototype is made of, as far as conventions tell.
+//! The types in a prototype, as far as calling conventions distinguish them.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ pub const MOST_ARGS: usize = 12;
 /// The most bytes of one argument.
 pub const MOST_BYTES: u32 = 16;
 
-/// What a scalar is, as far as conventions tell.
+/// The class of a scalar, as far as calling conventions distinguish it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// An integer, or bytes that are taken for some.
+    /// An integer, or bytes that are passed like one.
     Integer,
-    /// A pointer: compilers for RISC-V do not take it for an integer beside a floating-point number.
+    /// A pointer: beside a floating-point number, compilers for RISC-V do not pass it like an integer.
     Pointer,
     /// A floating-point number.
     Float,
@@ -24,9 +24,9 @@ pub enum Class {
 /// A number or a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scalar {
-    /// Bytes, which are its alignment too.
+    /// The size in bytes, which is also the alignment.
     pub size: u32,
-    /// What it is.
+    /// The class of the scalar.
     pub class: Class,
 }
 
@@ -44,8 +44,8 @@ pub struct Struct {
     pub size: u32,
     /// Bytes to which it is aligned.
     pub align: u32,
-    /// Its members, those of structs and arrays in it each for itself, with their offsets. None if only the size was
-    /// given, or if there are too many to matter.
+    /// The members with their offsets; structs and arrays are split into scalars. Empty if only the size was given, or if
+    /// there are too many to matter.
     pub members: Vec<(u32, Scalar)>,
 }
 
@@ -92,19 +92,19 @@ pub(super) const POINTER: Type = Type::Scalar(Scalar { size: 8, class: Class::Po
 pub struct Prototype {
     /// The function's name.
     pub name: String,
-    /// What it returns; `None` for `void`.
+    /// The type of the result; `None` for `void`.
     pub result: Option<Type>,
-    /// What it takes.
+    /// The types of the arguments.
     pub args: Vec<Type>,
     pub(super) text: String,
-    /// Where in the text each argument begins, and behind those the result.
+    /// The offset of each argument in the text, and then that of the result.
     pub(super) places: Vec<usize>,
-    /// Where in the text the parameters are, with their parentheses.
+    /// The range of the parameters in the text, with their parentheses.
     pub(super) params: Range<usize>,
 }
 
 impl Prototype {
-    /// One that nobody has written: errors have its name alone.
+    /// A prototype without text: errors have only the function's name.
     pub fn of(name: &str, result: Option<Type>, args: Vec<Type>) -> Prototype {
         Prototype { name: name.to_owned(), result, args, text: name.to_owned(), places: Vec::new(), params: 0..0 }
     }
@@ -115,7 +115,7 @@ impl Prototype {
         Error::marked(message, &self.text, at)
     }
 
-    /// As it was given.
+    /// The text as it was given.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -125,7 +125,7 @@ impl Prototype {
         self.text.get(self.params.clone()).unwrap_or_default()
     }
 
-    /// What stands behind `keyword`, which is `struct`, `union` or `enum`, in the parameters, each once.
+    /// The tags behind `keyword`, which is `struct`, `union` or `enum`, in the parameters, each once.
     pub fn tags(&self, keyword: &str) -> Vec<&str> {
         let tokens = tokens(self.params()).unwrap_or_default();
         let mut tags: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! The words that a prototype may have: those that say nothing about how a value is passed, and typedefs.
+//! The words that a prototype may have: words without effect on how a value is passed, and typedefs.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ const OF_C: &str = "void char short int long signed unsigned float double __int1
 /// The words before a tag.
 const TAGGED: &str = "struct union enum";
 
-/// What is before a list of attributes.
+/// The keywords before a list of attributes.
 const ATTRIBUTE: &str = "__attribute__ __attribute attribute";
 
-/// Words that say nothing about how a value is passed.
+/// Words without effect on how a value is passed.
 const IGNORED: &str = "const volatile restrict __restrict __restrict__ register extern static inline __inline \
     __inline__ __const __const__ __volatile __volatile__ __extension__ __always_inline noinline __noinline notrace \
     asmlinkage __visible __must_check __init __exit __ref __sched __lockfunc __cpuidle __cold __pure __weak __used \
     __maybe_unused __always_unused __malloc __deprecated __noreturn noinline_for_stack noinline_for_tracing \
     __attribute_const__ __bpf_kfunc __user __kernel __iomem __percpu __rcu __force _Noreturn noinstr";
 
-/// The same, with something in parentheses behind them.
+/// Words without effect on how a value is passed, with parentheses behind them.
 const IGNORED_WITH_ARGUMENTS: &str = "__acquires __releases __must_hold __cond_acquires __printf __scanf \
     __alloc_size __realloc_size __nonnull __section __diagnose_as";
 
-/// Attributes that leave arguments and results where they are. Of the others, some do not, and nobody knows all: those
-/// are refused.
+/// Attributes that do not move arguments and results. All other attributes are refused, because some move them, and no
+/// list of those is complete.
 const ATTRIBUTES: &str = "noinline noclone noipa always_inline gnu_inline flatten artificial const pure malloc nothrow \
     leaf nonnull returns_nonnull warn_unused_result nodiscard fallthrough cold hot unused maybe_unused used retain deprecated \
     unavailable error warning format format_arg section visibility externally_visible weak alias noreturn returns_twice \
@@ -35,7 +35,7 @@ const ATTRIBUTES: &str = "noinline noclone noipa always_inline gnu_inline flatte
     no_sanitize_coverage nocf_check may_alias noderef address_space context btf_type_tag btf_decl_tag btf_tag \
     no_icf nomerge minsize optnone disable_tail_calls not_tail_called";
 
-/// Typedefs of integers and pointers by their bytes: those of C, and of the kernel where it has its own mind (`dev_t`).
+/// Typedefs of integers and pointers by size in bytes: those of C, and of the kernel where it differs (`dev_t`).
 const TYPEDEFS: &[(u32, &str)] = &[
     (1, "bool _Bool u8 s8 __u8 __s8 uint8_t int8_t u_char blk_status_t"),
     (2, "u16 s16 __u16 __s16 uint16_t int16_t __le16 __be16 u_short ushort umode_t"),
@@ -54,7 +54,7 @@ const TYPEDEFS: &[(u32, &str)] = &[
     (16, "u128 s128 __u128 __s128 __int128_t __uint128_t"),
 ];
 
-/// Words of C that may change how a value is passed, or say it in a way that is not read, and what to write instead.
+/// Words of C that may change how a value is passed, or that this parser does not read, and their replacements.
 const REFUSED: &[(&str, &str)] = &[
     ("_Atomic", "the type without it, if it is a number or a pointer"),
     ("_Complex", "a struct of two numbers, or its size and alignment"),
@@ -70,7 +70,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("__declspec", "`__attribute__((...))`"),
 ];
 
-/// What an identifier is, if it is known.
+/// The meaning of a known identifier.
 #[derive(Clone, Copy)]
 pub(super) enum Known {
     /// One of C's own types, or a part of its name.
@@ -80,14 +80,14 @@ pub(super) enum Known {
     /// Attributes follow.
     Attribute,
     Ignored,
-    /// What is in parentheses behind it says nothing either.
+    /// The word and the parentheses behind it have no effect.
     IgnoredWithArguments,
     Typedef(u32),
-    /// It is refused; this would be valid.
+    /// The word is refused; this text says what would be valid.
     Refused(&'static str),
 }
 
-/// The words of the tables, to be found at once.
+/// A hash map of all words of the tables.
 static KNOWN: LazyLock<FxHashMap<&str, Known>> = LazyLock::new(|| {
     let all = |words: &'static str, known: Known| words.split_whitespace().map(move |word| (word, known));
     let typedefs = TYPEDEFS.iter().flat_map(|(size, names)| all(names, Known::Typedef(*size)));
@@ -97,7 +97,7 @@ static KNOWN: LazyLock<FxHashMap<&str, Known>> = LazyLock::new(|| {
     ignored.chain(of_c).chain(typedefs).chain(refused).collect()
 });
 
-/// What the tables say of a word.
+/// The meaning of a word in the tables, if it is known.
 pub(super) fn known(word: &str) -> Option<Known> {
     KNOWN.get(word).copied()
 }
@@ -109,6 +109,6 @@ pub(super) fn is_harmless(attribute: &str) -> bool {
     HARMLESS.contains(attribute.trim_matches('_'))
 }
 
-/// What would be accepted where a type is wanted.
+/// The part of messages that lists valid types.
 pub(super) const VALID_TYPES: &str = "valid: C's own types, pointers, enums, the kernel's typedefs such as u32, size_t and gfp_t, \
     and structs as `struct s { long a; int b; } x` or, by size and alignment, `struct s { 16, 8 } x`";
