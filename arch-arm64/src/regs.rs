@@ -59,7 +59,7 @@ impl Thread {
     /// Both.
     pub const ALL: [Thread; 2] = [Thread::El0, Thread::El1];
 
-    /// As the manual has it.
+    /// The manual's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::El0 => "tpidr_el0",

@@ -255,7 +255,7 @@ impl Contract {
         contract.places().map(|()| contract)
     }
 
-    /// Refuse words of the thread that overlap, or that are not at the place of a word.
+    /// Refuse words of the thread that overlap, or that are not at a multiple of 8.
     ///
     /// # Errors
     /// Words overlap, or are misplaced.
