@@ -1,4 +1,4 @@
-//! What a trampoline costs: counted on the listing, path by path.
+//! The cost of a trampoline, counted on the listing, path by path.
 
 use serde::Serialize;
 
