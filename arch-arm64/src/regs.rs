@@ -49,9 +49,9 @@ registers! {
 /// The registers of which one is the thread pointer. Their encodings are in the Arm ARM under their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thread {
-    /// Of programs.
+    /// The thread pointer of programs.
     El0,
-    /// Of kernels.
+    /// The thread pointer of kernels.
     El1,
 }
 

@@ -414,7 +414,7 @@ fn low(bits: u8) -> u64 {
     1_u64.checked_shl(bits.into()).unwrap_or_default().wrapping_sub(1)
 }
 
-/// The same in 8 bits with a sign.
+/// A number with `bits` ones, as a signed 8-bit operand.
 fn low_bits(bits: u8) -> Result<i8> {
     let valid = || Error::unencodable(format_args!("{bits} bits; valid: 1 to 7"));
     if (1..=7).contains(&bits) { Ok(low(bits) as i8) } else { Err(valid()) }

@@ -298,7 +298,7 @@ pub struct Score {
     pub arch: String,
     pub killed: usize,
     pub of: usize,
-    /// Of the bar, in percent.
+    /// The width of the bar, in percent.
     pub width: usize,
     pub by: String,
 }
@@ -401,7 +401,7 @@ pub struct CostGroup {
 pub struct CostRow {
     pub way: String,
     pub executed: i64,
-    /// Of the bar, in percent.
+    /// The width of the bar, in percent.
     pub width: i64,
     pub loads: i64,
     pub stores: i64,

@@ -86,10 +86,10 @@ type Said = (&'static [About], String);
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
-/// Of one that keeps what C functions may overwrite.
+/// The sentence for a trampoline that preserves caller-saved registers.
 const ALL_KEPT: &str = "Keeps what C functions may overwrite: the caller of a local function may know what that leaves alone, and have values there.";
 
-/// Of one slot for both records of a call.
+/// The sentence on one slot for both records of a call.
 fn pair_sentence(clock: Clock) -> &'static str {
     match clock {
         Clock::None => {
@@ -99,7 +99,7 @@ fn pair_sentence(clock: Clock) -> &'static str {
     }
 }
 
-/// Of the shadow stack: what lies there, and what happens without room or without an entry.
+/// The sentences on the shadow stack: its contents, and the behaviour without room or without an entry.
 fn shadow_sentences(words: &str) -> [Said; 4] {
     let way =
         format!("If that is not below the word at {words}_SHADOW_LIMIT, the function runs as if it were not traced.");
@@ -115,10 +115,10 @@ fn shadow_sentences(words: &str) -> [Said; 4] {
     ]
 }
 
-/// Of what is called and says where it goes on.
+/// The subjects of a sentence on a callee that returns the address at which to go on.
 const CALL_AND_PARENT: &[About] = &[About::Call, About::Way(ExitPath::Parent), About::Vectors];
 
-/// Of what is called and may use the registers that a sentence says.
+/// The subjects of a sentence on a callee and the registers that it may clobber.
 const CALL_AND_VECTORS: &[About] = &[About::Call, About::Vectors];
 
 impl Contract {
@@ -493,7 +493,7 @@ impl Contract {
         text
     }
 
-    /// Of a trampoline that calls the traced function: what has its value again when that begins, and when it returns.
+    /// The sentences for a trampoline that calls the traced function: registers preserved at its entry, and at its return.
     fn state_around_function(&self) -> Vec<Said> {
         let abi = &self.facts.abi;
         let result = self.kind.programs().map(|programs| programs.result);
@@ -616,7 +616,7 @@ impl Contract {
     }
 }
 
-/// Of programs: what becomes of vector registers, where arguments or the result are in some.
+/// The sentence on vector registers for programs, if arguments or the result are in some.
 fn program_vectors(programs: &Programs) -> Option<Said> {
     let result = if programs.call_orig { programs.result.vectors } else { 0 };
     let of = match (programs.live.vectors > 0, result > 0) {

@@ -51,7 +51,7 @@ pub struct StateArea {
 pub enum Action {
     /// Nothing besides its other effects.
     None,
-    /// It stores only the lower half of the register.
+    /// Stores only the lower half of the register.
     StoreHalf,
     /// Nothing: an indirect call may come here.
     LandingPad,

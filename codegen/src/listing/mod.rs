@@ -156,7 +156,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// Refer to the variable with the `ftrace_ops`. A profile has one if its callback gets `op`.
     ///
     /// # Errors
-    /// It has none.
+    /// The profile has none.
     pub fn op(&mut self) -> Result<Sym> {
         let op = self.target.convention.callback.op.ok_or_else(|| Error::Absent {
             profile: self.target.convention.profile.to_owned(),
@@ -177,7 +177,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// The profile's thread pointer.
     ///
     /// # Errors
-    /// It has none.
+    /// The profile has none.
     pub fn thread(&self) -> Result<&'static str> {
         let &Convention { thread, profile, facts, .. } = self.target.convention;
         thread.ok_or_else(|| Error::Absent {

@@ -13,7 +13,7 @@ use crate::words::step::{Callee, ExitPath, Local, RecordStep, Role, Step, Value}
 /// One row of two columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Row<T> {
-    /// The same on both sides.
+    /// Equal items on both sides.
     Both(T, T),
     /// On the left only.
     Left(T),
