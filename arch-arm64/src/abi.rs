@@ -129,7 +129,7 @@ fn frame(size: i32, fields: Vec<Field>, records: Vec<Record>) -> FrameLayout {
     FrameLayout { size_symbol: "FRAME_SIZE", size, fields, records, ..FrameLayout::empty() }
 }
 
-/// What is written at sites.
+/// The instructions that are written at sites.
 pub const PATCHED: &[(&str, &[u8])] =
     &[("nop", &0xd503_201f_u32.to_le_bytes()), ("mov x9, x30", &0xaa1e_03e9_u32.to_le_bytes())];
 
@@ -182,7 +182,7 @@ fn arrives(convention: &Convention) -> Result<()> {
     Err(convention.refuse_site("pc = \"x30\", parent-ip = \"x9\""))
 }
 
-/// Where a call has its arguments and its result: AAPCS64, sections 6.8 and 6.9.
+/// The places of a call's arguments and result: AAPCS64, sections 6.8 and 6.9.
 ///
 /// # Errors
 /// None: every type of a prototype has its place.

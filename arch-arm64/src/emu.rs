@@ -1,4 +1,4 @@
-//! What an emulator must know of arm64.
+//! Data of arm64 for emulators.
 
 use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
 use codegen::words::abi::RegSet;

@@ -7,7 +7,7 @@ use codegen::words::abi::Reg;
 /// MRS of CNTVCT_EL0 into x0.
 pub(crate) const MRS_CNTVCT_EL0: u32 = 0xd53b_e040;
 
-/// What it is, and how it is run.
+/// The emulation of this instruction.
 pub(crate) const LENT: Lent = Lent { size, run };
 
 /// The register that it writes; `None` of another instruction.

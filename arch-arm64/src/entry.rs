@@ -1,4 +1,4 @@
-//! Entries for which no compiler has left room: one B, and the instruction that it overwrites.
+//! Entries of functions compiled without a site: one B, and the instruction that it overwrites.
 
 use codegen::arch::entry::{Class, Code, Entry, Flow, Insn, Making, Room};
 use codegen::arch::patch::{Branch, Relocation};
@@ -7,7 +7,7 @@ use codegen::words::field::get;
 
 use crate::reloc::{self, relocate};
 
-/// What is written.
+/// The branch that is written.
 const B: Room = Room { branch: Branch::SiteJump, bytes: 4, align: 4 };
 /// `b .`.
 const B_INSN: u32 = 0x1400_0000;
@@ -74,7 +74,7 @@ fn signed(insn: u32, at: u32, bits: u32) -> i64 {
     i64::from(((insn >> at) << (32 - bits)).cast_signed() >> (32 - bits))
 }
 
-/// What the instruction at `at` refers to.
+/// The address to which the instruction at `at` refers.
 fn refers(kind: Kind, insn: u32, at: u64) -> Option<u64> {
     let distance = match kind {
         Kind::Jump | Kind::Call => signed(insn, 0, 26) << 2,
@@ -196,7 +196,7 @@ fn read(new: &mut Making, insn: u32, address: u64) {
         // PRFM: a hint.
         (false, _) => return new.push(&NOP.to_le_bytes()),
     };
-    // Of register number 31 there is none to hold an address.
+    // Register number 31 cannot hold an address.
     let base = if vector || register == 31 { X16 } else { register };
     load(new, base, address);
     new.push(&(load_insn | base << 5 | register).to_le_bytes());

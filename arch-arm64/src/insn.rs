@@ -333,7 +333,7 @@ codegen::rows! { Insn, w names out target;
 
 /// B.HS, without its distance.
 const B_HS: u32 = 0x5400_0002;
-/// The same with condition NE.
+/// B.NE, without its distance.
 const B_NE: u32 = 0x5400_0001;
 const TBNZ: u32 = 0x3700_0000;
 
@@ -396,7 +396,7 @@ fn q(number: u8) -> Result<u8> {
     if number < 32 { Ok(number) } else { Err(Error::unencodable(format_args!("q{number}; valid: q0 to q31"))) }
 }
 
-/// What two loads into one register leave there is not told by the manual.
+/// Refuse two loads into one register: the manual leaves the result undefined.
 fn different(a: u8, b: u8) -> Result<()> {
     if a == b { Err(Error::unencodable(format_args!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
 }

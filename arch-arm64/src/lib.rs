@@ -32,7 +32,7 @@ use codegen::words::field::out_of_reach;
 /// arm64.
 pub struct Arm64;
 
-/// What is true under every choice.
+/// The facts that hold under every option and profile.
 pub const FACTS: Facts = Facts {
     name: "arm64",
     aliases: &["aarch64"],

@@ -15,10 +15,10 @@ use crate::insn::{Insn, XZR};
 use crate::regs::*;
 use crate::{record, rethook, shadow};
 
-/// Where pc and parent_ip arrive when the site called.
+/// The registers in which pc and parent_ip arrive when the site called.
 const PC: Reg = X30;
 const PARENT: Reg = X9;
-/// Where they leave when the traced function goes on.
+/// The registers with pc and parent_ip when the traced function goes on.
 const RESUME: Reg = X9;
 const LINK: Reg = X30;
 /// SP of the site on its way to memory.

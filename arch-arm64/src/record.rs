@@ -27,20 +27,20 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Those that sites leave.
+    /// The scratch registers that sites leave.
     const OF_SITE: Scratch =
         Scratch { thread: X10, slot: X11, value: X12, returned: X13, takes: "ldadd x11, x11, [x10]: the slot" };
     /// Where all others are kept: the two that any call may overwrite, and one that the frame has saved.
     const SAVED: Scratch =
         Scratch { slot: X16, value: X17, returned: X10, takes: "ldadd x16, x16, [x10]: the slot", ..Scratch::OF_SITE };
 
-    /// Those of this trampoline.
+    /// The scratch registers of this trampoline.
     pub(crate) fn of(recorder: Recorder) -> Scratch {
         if recorder.keeps_all { Scratch::SAVED } else { Scratch::OF_SITE }
     }
 }
 
-/// Where the slot of both records is while the function runs.
+/// The offset of the word with the address of both records' slot, while the function runs.
 const KEPT: Disp = Disp::number(0);
 
 /// Where the thread's words are counted from: the thread pointer, as the profile says, or the thread's own copy of a variable.

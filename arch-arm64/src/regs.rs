@@ -49,9 +49,9 @@ registers! {
 /// The registers of which one is the thread pointer. Their encodings are in the Arm ARM under their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thread {
-    /// Of programs.
+    /// The thread pointer of programs.
     El0,
-    /// Of kernels.
+    /// The thread pointer of kernels.
     El1,
 }
 
@@ -59,7 +59,7 @@ impl Thread {
     /// Both.
     pub const ALL: [Thread; 2] = [Thread::El0, Thread::El1];
 
-    /// As the manual has it.
+    /// The manual's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::El0 => "tpidr_el0",

@@ -17,7 +17,7 @@ const B: u32 = 0x1400_0000;
 /// `ldr x16, .+8` and `br x16`: to the address behind them.
 const FAR: [u32; 2] = [0x5800_0050, 0xd61f_0200];
 
-/// What gcc and clang leave at sites, and what is written there; the kernel records the second instruction. XRay's sleds
+/// The code of gcc and clang at sites, and the code of tracers; the kernel records the second instruction. XRay's sleds
 /// have a branch over the rest.
 const FORMS: &[SiteForm] = &[
     entry("nops", "1f 20 03 d5 1f 20 03 d5"),

@@ -158,7 +158,7 @@ fn attributes(arch: &str) -> Vec<u8> {
     section
 }
 
-/// What is written at sites.
+/// The instructions that are written at sites.
 pub const PATCHED: &[(&str, &[u8])] = &[("nop", &[0x13, 0x00, 0x00, 0x00])];
 
 /// Resolve the options.
@@ -229,8 +229,8 @@ fn arrives(convention: &Convention) -> Result<()> {
     Err(convention.refuse_site("pc = \"t0\", parent-ip = \"ra\""))
 }
 
-/// Where a call has its arguments and its result: RISC-V psABI, "Integer Calling Convention" and "Hardware
-/// Floating-point Calling Convention".
+/// The places of a call's arguments and result: RISC-V psABI, "Integer Calling Convention" and "Hardware Floating-point
+/// Calling Convention".
 ///
 /// # Errors
 /// A `long double`, which is not in a vector register.

@@ -1,4 +1,4 @@
-//! What an emulator must know of riscv64.
+//! Data of riscv64 for emulators.
 
 use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
 use codegen::words::abi::RegSet;

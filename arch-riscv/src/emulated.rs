@@ -8,7 +8,7 @@ use crate::regs::ZERO;
 /// CSRRS of TIME and nothing, into x0 (unprivileged specification, Zicntr).
 pub(crate) const RDTIME: u32 = 0xc010_2073;
 
-/// What it is, and how it is run.
+/// The emulation of this instruction.
 pub(crate) const LENT: Lent = Lent { size, run };
 
 /// The register that it writes; `None` of another instruction.

@@ -1,4 +1,4 @@
-//! Entries for which no compiler has left room: JAL, or AUIPC and JALR where that does not reach, and what they overwrite.
+//! Entries of functions compiled without a site: JAL, or AUIPC and JALR if JAL does not reach, and the overwritten instructions.
 
 use codegen::arch::entry::{Class, Code, Entry, Flow, Insn, Making, Room};
 use codegen::arch::patch::{Branch, Relocation};
@@ -6,7 +6,7 @@ use codegen::words::error::{Error, Result};
 
 use crate::reloc::{self, relocate};
 
-/// What is written: JAL, which reaches 1 MiB, or the pair, which reaches 2 GiB.
+/// The branches that are written: JAL, which reaches 1 MiB, or the pair, which reaches 2 GiB.
 const ROOMS: [Room; 2] =
     [Room { branch: Branch::Past, bytes: 4, align: 4 }, Room { branch: Branch::SiteJump, bytes: 8, align: 8 }];
 /// Saves and restores registers for others, who call it with the return address in t0.

@@ -347,7 +347,7 @@ fn addi_effects(dst: Reg, src: Reg, imm: i32) -> Effects {
     }
 }
 
-/// What `effects` are when they write this register: SP is no longer known.
+/// `effects` of an instruction that writes `dst`: if that is SP, SP is no longer known.
 pub(crate) fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == SP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
@@ -368,7 +368,7 @@ fn upper(imm: i32) -> Result<i32> {
     Err(Error::unencodable(format_args!("{imm} does not fit LUI; valid: -524288 to 1048575")))
 }
 
-/// What LUI and ADDIW have of a constant. ADDIW adds twelve bits with a sign.
+/// The parts of a constant for LUI and ADDIW. ADDIW adds twelve signed bits.
 pub(crate) fn parts(value: i32) -> (i32, i32) {
     (value.wrapping_add(0x800) >> 12, value << 20 >> 20)
 }

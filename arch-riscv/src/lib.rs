@@ -31,7 +31,7 @@ use codegen::words::error::{Error, Result};
 /// riscv64.
 pub struct Riscv64;
 
-/// What is true under every choice.
+/// The facts that hold under every option and profile.
 pub const FACTS: Facts = Facts {
     name: "riscv64",
     aliases: &["riscv", "rv64"],

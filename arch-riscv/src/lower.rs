@@ -16,7 +16,7 @@ use crate::option::Rvc;
 use crate::regs::*;
 use crate::{record, rethook, shadow};
 
-/// Where pc and parent_ip arrive and leave.
+/// The registers in which pc and parent_ip arrive and leave.
 const PC: Reg = T0;
 const PARENT: Reg = RA;
 /// SP of the site on its way to memory. A full save stores it before.
@@ -228,7 +228,7 @@ fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
     TEMP
 }
 
-/// What is done around the calls of programs.
+/// Lower a step around the calls of programs.
 fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     match step {
         Step::SaveCounted => {

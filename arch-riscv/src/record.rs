@@ -16,7 +16,7 @@ const TEMP: Reg = T1;
 /// The slot of a record, and the address of the cursor or the counter, which outlives the call of a routine that makes room.
 const SLOT: Reg = T3;
 const CELL: Reg = T4;
-/// Where the slot of both records is while the function runs.
+/// The offset of the word with the address of both records' slot, while the function runs.
 const KEPT: Disp = Disp::number(0);
 
 /// What says whether there is room; and how many bytes a record has, when it is known that there is. Where all others are kept,

@@ -239,7 +239,7 @@ mod tests {
         relocate(&rel, &mut field).map(|()| field)
     }
 
-    /// Where the AUIPC is that the low parts below refer to.
+    /// The address of the AUIPC to which the low parts below refer.
     const AUIPC: u64 = 0x40_1014;
 
     fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The trampoline of kretprobes: what it does otherwise than others, because every register is in use.
+//! The trampoline of kretprobes: its differences from others, because every register is in use.
 
 use codegen::ask::frame::Content;
 use codegen::listing::Lowering;

@@ -135,7 +135,7 @@ fn programs_frame(programs: &Programs) -> FrameLayout {
 /// Bytes of a vector register.
 pub const VECTOR: i32 = ABI.vector_bytes as i32;
 
-/// What is written at sites and into copies of trampolines. `jnz` is without its distance.
+/// The instructions that are written at sites and into copies of trampolines. `jnz` is without its distance.
 pub const PATCHED: &[(&str, &[u8])] = &[
     ("nop", &[0x0f, 0x1f, 0x44, 0x00, 0x00]),
     ("short nop", &[0x66, 0x90]),
@@ -232,7 +232,7 @@ fn arrives(convention: &Convention) -> Result<()> {
     Err(convention.refuse_site("pc = \"sp+0\", parent-ip = \"sp+8\", pushed = 8"))
 }
 
-/// Where a call has its arguments and its result: psABI, section 3.2.3.
+/// The places of a call's arguments and result: psABI, section 3.2.3.
 ///
 /// # Errors
 /// A `long double`, which is not in a vector register.

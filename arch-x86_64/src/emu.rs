@@ -1,4 +1,4 @@
-//! What an emulator must know of x86-64.
+//! Data of x86-64 for emulators.
 
 use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
 use codegen::words::abi::{Reg, RegSet};
@@ -129,9 +129,9 @@ struct OrcNumbers {
 /// ORC_REG_* (kernel 6.12, arch/x86/include/asm/orc_types.h).
 const ORC_6_12: OrcNumbers =
     OrcNumbers { prev_sp: 1, registers: &[(2, RDX), (3, RDI), (4, RBP), (5, RSP), (6, R10), (7, R13)], call: (2, 7) };
-/// The same of kernel 6.1, where types are numbered from that of a call, in two bits, and the third says that stacks end.
+/// The numbers of kernel 6.1, where types are numbered from the call's, in two bits, and the third marks the end of stacks.
 const ORC_6_1: OrcNumbers = OrcNumbers { call: (0, 7), ..ORC_6_12 };
-/// The same of kernel 7.3.
+/// The numbers of kernel 7.3.
 const ORC_7_3: OrcNumbers = OrcNumbers {
     prev_sp: 8,
     registers: &[(1, RAX), (2, RDX), (3, RSP), (4, RBP), (5, RDI), (6, R10), (7, R13)],

@@ -8,12 +8,12 @@ use codegen::words::abi::Reg;
 
 use crate::regs::{RAX, RDX, VECTORS};
 
-/// What they are, and how they are run.
+/// The emulation of these instructions.
 pub(crate) const LENT: Lent = Lent { size, run };
 
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 
-/// What XCR0 enables.
+/// The components that XCR0 enables.
 const ENABLED: u64 = X87 | SSE;
 const X87: u64 = 1;
 const SSE: u64 = 2;
@@ -161,7 +161,7 @@ impl Area {
                 self.write(cpu, at, &value)?;
             }
         }
-        // Of the header nothing else is written.
+        // No other word of the header is written.
         self.write(cpu, HEADER_AT, &asked.to_le_bytes())?;
         self.write(cpu, XCOMP_AT, &(asked | COMPACTED).to_le_bytes())
     }

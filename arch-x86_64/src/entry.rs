@@ -1,4 +1,4 @@
-//! Entries for which no compiler has left room: a jump of five bytes, and what it overwrites.
+//! Entries of functions compiled without a site: a jump of five bytes, and the instructions that it overwrites.
 
 use codegen::arch::entry::{Class, Code, Entry, First, Flow, Insn, Room, To};
 use codegen::arch::patch::Branch;
@@ -8,7 +8,7 @@ use iced_x86::{
     InstructionBlock, MemoryOperand, Mnemonic, OpKind, Register,
 };
 
-/// What is written.
+/// The jump that is written.
 const JUMP: Room = Room { branch: Branch::SiteJump, bytes: 5, align: 1 };
 /// `endbr64`.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];

@@ -414,7 +414,7 @@ fn low(bits: u8) -> u64 {
     1_u64.checked_shl(bits.into()).unwrap_or_default().wrapping_sub(1)
 }
 
-/// The same in 8 bits with a sign.
+/// A number with `bits` ones, as a signed 8-bit operand.
 fn low_bits(bits: u8) -> Result<i8> {
     let valid = || Error::unencodable(format_args!("{bits} bits; valid: 1 to 7"));
     if (1..=7).contains(&bits) { Ok(low(bits) as i8) } else { Err(valid()) }
@@ -549,7 +549,7 @@ const HALVES: [&str; 16] = [
     "r15d",
 ];
 
-/// What `effects` are when they write this register: SP is no longer known.
+/// `effects` of an instruction that writes `dst`: if that is SP, SP is no longer known.
 pub(crate) fn written(dst: Reg, effects: Effects) -> Effects {
     if dst == RSP { Effects { sp: SpEffect::Realign, ..effects } } else { effects }
 }
@@ -582,7 +582,7 @@ pub(crate) fn name(reg: Reg) -> &'static str {
     TABLE.get(reg.0 as usize).map_or("?", |r| r.name)
 }
 
-/// What a copy does to SP.
+/// The effect of a copy on SP.
 pub fn mov_sp(dst: Reg, src: Reg) -> SpEffect {
     match (dst, src) {
         (RSP, from) => SpEffect::CopyFrom(from, 0),

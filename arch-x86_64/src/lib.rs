@@ -31,7 +31,7 @@ use codegen::words::field::out_of_reach;
 /// x86-64.
 pub struct X86_64;
 
-/// What is true under every choice.
+/// The facts that hold under every option and profile.
 pub const FACTS: Facts = Facts {
     name: "x86_64",
     aliases: &["x86", "x86-64", "amd64"],

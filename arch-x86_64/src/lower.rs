@@ -168,7 +168,7 @@ fn free(way: ExitPath, cx: &mut Lowering<Insn>) {
     }
 }
 
-/// What the calls of site and caller pushed, relative to SP now.
+/// The offset from the current SP of the words that the calls of site and caller pushed.
 fn pushed(offset: i32, cx: &Lowering<Insn>) -> Disp {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
@@ -323,7 +323,7 @@ fn save(cx: &mut Lowering<Insn>) {
     }
 }
 
-/// What is done around the calls of programs.
+/// Lower a step around the calls of programs.
 fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     match step {
         Step::SaveCounted => {
@@ -344,7 +344,7 @@ fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
     Ok(())
 }
 
-/// Store what a context says of itself.
+/// Store the word before a context.
 fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
     let at = cx.count()?;
     match i32::try_from(word) {
@@ -369,7 +369,7 @@ fn dropped(cx: &Lowering<Insn>) -> Dropped {
     Dropped { stack_args: 8 * i32::from(live.stack), vectors: VECTOR * vectors as i32 }
 }
 
-/// Where the function's caller put a word of its stack arguments: above the return address.
+/// The offset of a word of the function's stack arguments: above the return address.
 fn stack_arg(n: u8, cx: &Lowering<Insn>) -> Disp {
     let parent = parent_slot(cx);
     Disp { value: parent.value + 8 * (i32::from(n) + 1), ..parent }

@@ -15,7 +15,7 @@ const JMP: u8 = 0xe9;
 /// `jmp *(%rip)`: to the address behind it.
 const JMP_FAR: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 
-/// What gcc and clang leave at sites, and what is written there. XRay's sleds have a jump over the rest, or a return.
+/// The code of gcc and clang at sites, and the code of tracers. XRay's sleds have a jump over the rest, or a return.
 const FORMS: &[SiteForm] = &[
     SiteForm::entry("call", "e8 ?? ?? ?? ??"),
     SiteForm::entry("nop", "0f 1f 44 00 00"),

@@ -1,5 +1,5 @@
-//! What a kernel writes over its own instructions when it boots, put there beforehand. The list is a section of the object;
-//! how an entry of it is laid out, the profile says.
+//! Applying the alternatives with which a kernel replaces its own instructions when it boots. Their list is a section of the
+//! object; the profile describes the layout of an entry.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,13 +16,13 @@ use object::{LittleEndian, elf, pod};
 use crate::elf::{Input, LE, damaged};
 use crate::linker::Object;
 
-/// The list of instructions that the kernel may replace, whatever the architecture: it refers to each.
+/// The section with the list of instructions that the kernel may replace, on all architectures.
 pub const ALTERNATIVES: &str = ".altinstructions";
 
 type Rela = elf::Rela64<LittleEndian>;
 
-/// The object with every alternative in its place, whatever it is for; of several for one place, the last. `None` if the
-/// object has no such list.
+/// The object with every alternative applied, whatever its condition; of several for one place, the last. `None` if the
+/// object has no list of alternatives.
 ///
 /// # Errors
 /// A damaged file, and an alternative that is not a copy of instructions.
@@ -58,7 +58,7 @@ pub fn with_alternatives(input: &Input, entry: &AlternativeEntry, patterns: &Pat
     Ok(Some(bytes))
 }
 
-/// A section, or a piece of one, with the relocations in it: by their places, and those of one place in order.
+/// A section, or a piece of one, with its relocations, sorted by place; those of one place keep their order.
 struct Part {
     code: Vec<u8>,
     relocations: BTreeMap<(u64, usize), Rela>,
@@ -77,7 +77,7 @@ impl Part {
         Ok(Part { code, relocations })
     }
 
-    /// The section, which is read once.
+    /// The section with this index, which is read only once.
     fn kept<'p>(object: &Object, known: &'p mut BTreeMap<usize, Part>, section: usize) -> Result<&'p mut Part> {
         Ok(match known.entry(section) {
             Entry::Vacant(new) => new.insert(Part::of(object, section)?),
@@ -110,7 +110,7 @@ impl Part {
         Some(Part { code, relocations })
     }
 
-    /// Replace what is at an offset.
+    /// Replace the bytes and relocations at offset `at`.
     fn put(&mut self, at: usize, new: Part) -> Option<()> {
         let place = at..at.checked_add(new.code.len())?;
         self.code.get_mut(place.clone())?.copy_from_slice(&new.code);
@@ -122,7 +122,7 @@ impl Part {
         Some(())
     }
 
-    /// Write it over the section of a file; its relocations go behind the file's end, for there may be more of them.
+    /// Write the part over a section of the file. Its relocations are appended to the file, as there may be more than before.
     fn write(self, object: &Object, section: usize, bytes: &mut Vec<u8>) -> Result<()> {
         let name = object.section_name(section);
         let fail = |why: &str| Error::new(format!("{}: {name} {why}; leave out --alternatives", object.name));

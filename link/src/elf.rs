@@ -1,4 +1,4 @@
-//! Reading ELF files: what is refused at once, and the words for it.
+//! Reading ELF files: checks that refuse a file at once, and their messages.
 
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -6,18 +6,18 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionTable};
 
-/// No image is larger. It keeps a damaged section size from exhausting memory.
+/// The largest size of an image in bytes. Without it, a damaged section size could exhaust memory.
 pub(crate) const LIMIT: u64 = 256 << 20;
 
-/// No name is longer; the kernel's own tables end at half of it. Symbols may share the bytes of a name, so that without
-/// an end to names a small file could ask for any amount of memory.
+/// The longest name in bytes, twice the limit of the kernel's own tables. Symbols may share the bytes of a name, so without
+/// a limit a small file could require any amount of memory.
 const LONGEST: usize = 1024;
 
-/// The list of patchable entries as `-mrecord-mcount` names it. An object that has it may have the other list too,
-/// which then says where to put padding, not what to trace.
+/// The section with the list of patchable entries of `-mrecord-mcount`. An object with it may also have [`PATCHABLE`], which
+/// then lists places for padding, not sites.
 pub(crate) const MCOUNT_LOC: &str = "__mcount_loc";
 
-/// The list of patchable entries as `-fpatchable-function-entry` names it.
+/// The section with the list of patchable entries of `-fpatchable-function-entry`.
 pub(crate) const PATCHABLE: &str = "__patchable_function_entries";
 
 pub(crate) const LE: LittleEndian = LittleEndian;
@@ -36,7 +36,7 @@ pub struct Input<'a> {
 /// The backend of these that can link an object.
 ///
 /// # Errors
-/// Not a little-endian ELF64 file, or for another machine; the message lists those that there are.
+/// Not a little-endian ELF64 file, or a file for an unknown machine; the message lists the known ones.
 pub fn backend_of(input: &Input, backends: &[&'static dyn Backend]) -> Result<&'static dyn Backend> {
     let machine = header(input)?.e_machine(LE).0;
     backends.iter().find(|b| b.facts().machine == machine).copied().ok_or_else(|| {
@@ -91,7 +91,7 @@ pub(crate) fn utf8<'a>(name: &'a [u8], what: &str) -> Result<&'a str> {
     })
 }
 
-/// A name to show, of any length: its beginning, as far as it is UTF-8 and no longer than a name may be.
+/// The printable beginning of a name of any length: as far as it is UTF-8 and no longer than a valid name.
 pub(crate) fn beginning(name: &[u8]) -> &str {
     let name = &name[..name.len().min(LONGEST)];
     match std::str::from_utf8(name) {

@@ -4,7 +4,7 @@ use std::hash::BuildHasher as _;
 
 use rustc_hash::FxBuildHasher;
 
-/// The hash of a name, for tables that have numbers of names in place of the names: they are small enough for a cache.
+/// The hash of a name, for tables with numbers instead of names, which are small enough for a cache.
 pub(crate) fn hash(name: &str) -> u64 {
     FxBuildHasher.hash_one(name)
 }

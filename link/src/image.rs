@@ -1,4 +1,4 @@
-//! What linking makes: code and data at fixed addresses, with what is known of them.
+//! The result of linking: code and data at fixed addresses, with symbols and sites.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use object::elf;
 /// Segments begin on a page of their own, so that an emulator can protect them separately.
 pub const PAGE: u64 = 4096;
 
-/// What may be done with a part of memory. The order is that of the image.
+/// The access rights of a part of memory, in the order of the image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Access {
     /// Read and execute.
@@ -32,7 +32,7 @@ pub struct Segment {
     pub bytes: Vec<u8>,
     /// Its size in memory; what `bytes` does not cover is zero.
     pub mem_size: u64,
-    /// What may be done with it.
+    /// The access rights.
     pub access: Access,
 }
 
@@ -47,20 +47,20 @@ pub struct Section {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u64,
-    /// What may be done with it.
+    /// The access rights.
     pub access: Access,
     /// Zeroed memory without contents in the file.
     pub zeroed: bool,
 }
 
-/// What a symbol names.
+/// The kind of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SymbolKind {
     /// A function.
     Function,
     /// Data.
     Object,
-    /// Not told: a label.
+    /// Not specified: a label.
     NoType,
 }
 
@@ -71,11 +71,11 @@ pub struct Symbol {
     pub name: String,
     /// Its address.
     pub address: u64,
-    /// Its size in bytes; 0 if not told.
+    /// The symbol's size in bytes; 0 if not specified.
     pub size: u64,
-    /// What it names.
+    /// The kind of the symbol.
     pub kind: SymbolKind,
-    /// Other files do not see it.
+    /// The symbol is not visible to other files.
     pub local: bool,
     /// Index of the input that defines it; `None` once the image was read back from a file.
     pub input: Option<usize>,
@@ -84,11 +84,11 @@ pub struct Symbol {
 /// A patchable function entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SiteEntry {
-    /// The address that the kernel records for it.
+    /// The address that the kernel records for the site.
     pub ip: u64,
-    /// The function that it is in; empty if in none, as after a weak function lost to another definition.
+    /// The function that contains the site; empty if none does, as when a weak function lost to another definition.
     pub function: String,
-    /// Address of that function; `ip` if in none.
+    /// The address of the function; `ip` if there is none.
     pub start: u64,
     /// The address in the compiler's list.
     pub entry: u64,
@@ -97,7 +97,7 @@ pub struct SiteEntry {
 }
 
 impl SiteEntry {
-    /// The site, for whoever writes to it; the entry trampoline is at `toward`, the `ftrace_ops` that does nothing at `nop_op`.
+    /// The site for patching; the entry trampoline is at `toward`, the `ftrace_ops` that does nothing at `nop_op`.
     pub fn spot(&self, toward: Option<u64>, nop_op: Option<u64>) -> Spot {
         Spot { ip: self.ip, has_op: self.has_op, toward, nop_op }
     }
@@ -112,17 +112,17 @@ pub struct Image {
     pub e_flags: u32,
     /// Memory, by ascending address.
     pub segments: Vec<Segment>,
-    /// What the memory consists of, by ascending address.
+    /// The sections of the memory, by ascending address.
     pub sections: Vec<Section>,
     /// The symbols, local ones first.
     pub symbols: Vec<Symbol>,
     /// The patchable entries, by ascending address.
     pub sites: Vec<SiteEntry>,
-    /// What the inputs refer to, if [`Options::references`](crate::Options::references) asked for it. A file has nothing of it.
+    /// The relocations of the inputs, if [`Options::references`](crate::Options::references) is set. Files do not contain them.
     pub references: Vec<Relocation>,
 }
 
-/// Does a symbol with this name only say what follows it, as the psABIs of arm64 and RISC-V have it? Code, then, or data.
+/// The meaning of a mapping symbol of the psABIs of arm64 and RISC-V; `None` if the name is not one.
 pub fn mark(name: &str) -> Option<Mark> {
     match name.strip_prefix('$')?.split_at_checked(1)? {
         ("x", _) => Some(Mark::Code),
@@ -131,7 +131,7 @@ pub fn mark(name: &str) -> Option<Mark> {
     }
 }
 
-/// What follows.
+/// The contents behind a mapping symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// Instructions.
@@ -140,7 +140,7 @@ pub enum Mark {
     Data,
 }
 
-/// The parts of a function's `range` that are code, by the symbols in it: it begins with code.
+/// The parts of a function's `range` that are code, by the mapping symbols in it. A function begins with code.
 pub fn code_in<'s>(symbols: impl Iterator<Item = (&'s str, u64)>, range: Range<u64>) -> Vec<Range<u64>> {
     let inside = symbols.filter(|(_, at)| range.contains(at));
     let mut marks: Vec<(u64, Mark)> = inside.filter_map(|(name, at)| Some((at, mark(name)?))).collect();
@@ -175,7 +175,7 @@ impl Image {
         })
     }
 
-    /// As [`Image::bytes`], to change them.
+    /// The `len` bytes at `address`, for changes, if the image has contents there.
     pub(crate) fn bytes_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         self.segments.iter_mut().find_map(|s| {
             let at = usize::try_from(address.checked_sub(s.address)?).ok()?;
@@ -183,7 +183,7 @@ impl Image {
         })
     }
 
-    /// Put bytes in place, as live patching does: access rights do not matter.
+    /// Write bytes to the image, whatever the access rights, as live patching does.
     ///
     /// # Errors
     /// The image has no contents there.
@@ -219,7 +219,7 @@ impl Image {
         self.sites = sites;
     }
 
-    /// The functions by ascending address; of several at one address the first global one comes last.
+    /// The functions by ascending address; of several at one address, the first global one comes last.
     pub(crate) fn functions(&self) -> Vec<&Symbol> {
         let mut all: Vec<(usize, &Symbol)> = self.symbols.iter().enumerate().collect();
         all.retain(|(_, s)| s.kind == SymbolKind::Function);

@@ -9,11 +9,11 @@ use object::{Endianness, write};
 use crate::elf::{Header, Input, LE, LIMIT, damaged, header, parts_fit_file, section_name, utf8};
 use crate::image::{Access, Image, PAGE, Section, Segment, Symbol, SymbolKind};
 
-/// Where [`Image::to_elf`] keeps (list entry, site) pairs: the list alone does not tell where the sites are, and
-/// the code does not any more once it is patched.
+/// The section in which [`Image::to_elf`] stores (list entry, site) pairs. They cannot be computed from the list alone, nor
+/// from patched code.
 const SITES: &str = ".ftrace_sites";
 
-/// What messages call the file that is read.
+/// The name of the file in messages.
 const IMAGE: &str = "image";
 
 impl Image {
@@ -58,7 +58,7 @@ impl Image {
         Ok(out)
     }
 
-    /// Write the contents of memory; returns the headers that tell a loader where they go.
+    /// Write the contents of memory; returns the program headers for the loader.
     fn write_segments(&self, w: &mut SinglePhaseWriter<'_>) -> Vec<ProgramHeader> {
         let mut programs = Vec::new();
         for segment in &self.segments {
@@ -147,7 +147,7 @@ impl Image {
     /// Read back what [`Image::to_elf`] wrote.
     ///
     /// # Errors
-    /// Not such a file, or a damaged one.
+    /// Not a file of [`Image::to_elf`], or a damaged one.
     pub fn from_elf(bytes: &[u8]) -> Result<Image> {
         let input = Input { name: IMAGE, bytes };
         let header = header(&input)?;
@@ -175,7 +175,7 @@ impl Image {
     }
 }
 
-/// That the stack need not be executable.
+/// The program header of a stack that is not executable.
 fn stack() -> ProgramHeader {
     ProgramHeader {
         p_type: elf::PT_GNU_STACK,
@@ -189,7 +189,7 @@ fn stack() -> ProgramHeader {
     }
 }
 
-/// Parts of memory that do not overlap, to find the one that an address is in.
+/// Parts of memory that do not overlap, to find the one that contains an address.
 struct Places {
     /// Start, size and number, by ascending start.
     all: Vec<(u64, u64, usize)>,

@@ -1,8 +1,7 @@
-//! From relocatable objects to an image at fixed addresses, with its function entries patched; and what else takes
-//! reading ELF files: the traceable sites that they list, objects around bare code, faults in objects.
+//! From relocatable objects to an image at fixed addresses, with its function entries patched; and other work on ELF files:
+//! listing traceable sites, making objects from bare code, injecting faults into objects.
 //!
-//! It knows no instruction set: what a relocation, a site or a call slot looks like in bytes, it asks
-//! [`codegen::arch::patch::Patch`].
+//! It knows no instruction set: [`codegen::arch::patch::Patch`] encodes relocations, sites and call slots.
 
 mod alternatives;
 mod elf;

@@ -1,5 +1,5 @@
-//! Faults in objects that others wrote. Every instruction stays where it is, so that labels, branches and tables of the
-//! object hold: what is missing becomes NOPs, and a relocation of what is missing becomes one that does nothing.
+//! Injecting faults into foreign objects. No instruction moves, so that labels, branches and tables stay valid: a removed
+//! instruction becomes NOPs, and its relocation becomes one that does nothing.
 
 use std::ops::Range;
 
@@ -18,22 +18,22 @@ use crate::image::{code_in, mark};
 /// A function in an object's file.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Offset of its code in the file.
+    /// Offset of the function's code in the file.
     at: usize,
     code: Vec<u8>,
-    /// What the linker changes: the place in the function, and where the file has the relocation's type.
+    /// Fields that the linker changes: the offset in the function, and the place of the relocation's type in the file.
     relocations: Vec<(usize, usize)>,
-    /// What it refers to: the place in the function, and what is there.
+    /// References of the function: the offset in the function, and the target.
     pub references: Vec<(usize, Refers)>,
-    /// The types of the relocations that refer to something, in the same order.
+    /// The relocation types of [`Function::references`], in the same order.
     pub types: Vec<u32>,
-    /// Names of places in it, with their offsets.
+    /// Labels in the function, with their offsets.
     pub labels: Vec<(String, usize)>,
-    /// Functions and names of the same section, and how far behind its beginning they are.
+    /// Functions and labels of the same section, with their offsets from the function's beginning.
     beside: Vec<(String, i64)>,
 }
 
-/// What a relocation refers to.
+/// The target of a relocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refers {
     /// This offset in the function itself.
@@ -56,26 +56,26 @@ impl Refers {
 /// A decoded instruction.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its offset in the function.
+    /// The offset of the instruction in the function.
     pub offset: usize,
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// As text.
+    /// The disassembled text.
     pub text: String,
-    /// It does nothing.
+    /// The instruction does nothing.
     pub nop: bool,
-    /// Where it goes, if it says so itself.
+    /// The target of a direct branch.
     pub target: Option<usize>,
-    /// It goes there for good: it is no call.
+    /// The direct branch is a jump, not a call.
     pub jumps: bool,
-    /// It goes for good to where a register or memory says.
+    /// The instruction is an indirect jump or a return.
     pub leaves: bool,
 }
 
 /// A decoder: from code that begins at an offset to its instructions.
 pub type Decode<'d> = &'d dyn Fn(&[u8], usize) -> Result<Vec<Line>>;
 
-/// The name of a symbol that does not only say where code and data begin.
+/// The name of a symbol, unless it is a mapping symbol.
 fn unmarked(name: &[u8]) -> Option<String> {
     str::from_utf8(name).ok().filter(|name| mark(name).is_none()).map(str::to_owned)
 }
@@ -90,7 +90,7 @@ impl Function {
         let fail = damaged(object.name);
         let header = Header::parse(bytes).map_err(&fail)?;
         let sections = header.sections(LE, bytes).map_err(&fail)?;
-        // A stripped library has the names that it exports.
+        // A stripped library still has its dynamic symbols.
         let whole = sections.iter().any(|s| s.sh_type(LE) == elf::SHT_SYMTAB);
         let names = if whole { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
         let table = sections.symbols(LE, bytes, names).map_err(&fail)?;
@@ -105,7 +105,7 @@ impl Function {
         let found = symbols.iter().filter(|(_, text, _)| *text == name.as_bytes());
         let Some(&(section, _, symbol)) = found.min_by_key(|(.., symbol)| symbol.is_local()) else { return Ok(None) };
         let (index, header) = (section, sections.section(section).map_err(&fail)?);
-        // In a linked file places are addresses.
+        // In a linked file, places of relocations are addresses.
         let in_section = |place: u64| place.wrapping_sub(header.sh_addr(LE));
         let start = in_section(symbol.st_value(LE));
         let mine = symbols.iter().filter(|(section, ..)| *section == index);
@@ -127,7 +127,7 @@ impl Function {
                 let place = (in_section(rela.r_offset(LE)) - start) as usize;
                 // r_info is the second word of the three.
                 relocations.push((place, first as usize + 24 * n + 8));
-                // Without a symbol it says something of the instruction, as that the linker may relax it.
+                // A relocation without a symbol describes the instruction, for example that the linker may relax it.
                 let Some(number) = rela.symbol(LE, false) else { continue };
                 let symbol = table.symbol(number).map_err(&fail)?;
                 let home = table.symbol_section(LE, symbol, number).map_err(&fail)?;
@@ -165,10 +165,10 @@ impl Function {
         }))
     }
 
-    /// Its instructions; not what its object says is data.
+    /// The instructions of the function, without parts that the object marks as data.
     ///
     /// # Errors
-    /// What the decoder refuses.
+    /// Code that the decoder refuses.
     pub fn lines(&self, decode: Decode) -> Result<Vec<Line>> {
         let mut lines = Vec::new();
         let labels = self.labels.iter().map(|(name, offset)| (name.as_str(), *offset as u64));
@@ -179,12 +179,12 @@ impl Function {
         Ok(lines)
     }
 
-    /// Is an offset inside of it?
+    /// Is an offset inside of the function?
     pub fn lies_in(&self, offset: usize) -> bool {
         offset < self.code.len()
     }
 
-    /// The name of the function of the same section that such an offset lies in, if it is another one.
+    /// The name of another function of the same section that contains the offset.
     pub fn name_of(&self, offset: usize) -> Option<String> {
         let before = self.beside.iter().filter(|(_, start)| *start <= offset as i64);
         let (name, start) = before.max_by_key(|(_, start)| *start)?;
@@ -192,16 +192,16 @@ impl Function {
         (!own).then(|| name.clone())
     }
 
-    /// What one of its instructions does, as far as the patterns know it.
+    /// The effects of an instruction of the function, as far as the patterns know it.
     pub fn effects(&self, patterns: &PatternTable, line: &Line) -> Effects {
         self.found(patterns, line).effects()
     }
 
-    /// All mutants of the function: edits that fit in place, each with code that none before it has. Instructions at
-    /// the offsets for which `skip` holds have none.
+    /// All mutants of the function: edits that fit in place, each with code different from all mutants before it. Instructions
+    /// at offsets for which `skip` holds are not mutated.
     ///
     /// # Errors
-    /// What the decoder refuses.
+    /// Code that the decoder refuses.
     pub fn mutants(
         &self,
         patterns: &PatternTable,
@@ -260,7 +260,7 @@ impl Function {
         self.relocations.iter().any(|(place, _)| range.contains(place))
     }
 
-    /// What an edit does, neighbours together. `None` if something would have to move.
+    /// The parts that an edit changes, with neighbours joined. `None` if an instruction would have to move.
     fn parts(&self, edit: &Edit<Found>, lines: &[Line]) -> Option<Vec<Part>> {
         let mut out = edit.out.clone();
         out.sort_unstable();
@@ -308,10 +308,10 @@ impl Function {
     }
 }
 
-/// Neighbouring instructions, and what stands in their place.
+/// Neighbouring instructions, and their replacement.
 struct Part {
     old: Range<usize>,
     new: Vec<u8>,
-    /// What the linker fills in, it still fills in.
+    /// The relocations stay.
     kept: bool,
 }

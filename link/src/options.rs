@@ -1,39 +1,39 @@
-//! What a link is asked for.
+//! Options of a link.
 
 use codegen::arch::site::Site;
 
-/// How to link.
+/// The options of a link.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Address of the image.
     pub base: u64,
-    /// Bytes before its first section.
+    /// Bytes before the first section of the image.
     pub skip: u64,
-    /// Code is aligned to so many bytes and no more, whatever the inputs say: it begins just where it is asked to.
+    /// The alignment of code in bytes, whatever the inputs require, so that it begins exactly at the requested address.
     pub code_align: Option<u64>,
     /// Traced functions whose site goes to a trampoline: (function, trampoline). All other sites do nothing.
     pub patch: Vec<(String, String)>,
-    /// The same by a jump, for paired trampolines.
+    /// Traced functions whose site jumps to a trampoline, for paired trampolines: (function, trampoline).
     pub jump: Vec<(String, String)>,
-    /// The `ftrace_ops` of these functions: what those carry that were compiled with room for its address.
+    /// The symbol of the `ftrace_ops` for these functions, if they were compiled with room for its address.
     pub ops: Option<String>,
-    /// Call slots that call something else than they were assembled with: (label of the slot, function).
+    /// Call slots to patch, so that they call another function: (label of the slot, function).
     pub calls: Vec<(String, String)>,
     /// Symbols that no input defines, with their addresses.
     pub define: Vec<(String, u64)>,
-    /// The first so many inputs come before the others: what both define is theirs.
+    /// The number of first inputs whose definitions win over those of the others.
     pub first: usize,
-    /// For objects that are judged as they are, not built into anything: undefined symbols name functions with these
-    /// bytes, and padding that a relaxing linker would shorten stays.
+    /// The bytes of stub functions for undefined symbols, for objects that are judged by themselves. With it, padding that a
+    /// relaxing linker would shorten stays.
     pub stub: Option<&'static [u8]>,
-    /// How the tracer writes sites: all are disabled, as at boot. Without it they stay as the compiler left them, and none
-    /// can be switched on.
+    /// How the tracer writes sites; all sites are first disabled, as at boot. If `None`, sites stay as the compiler left them,
+    /// and none can be switched on.
     pub site: Option<&'static Site>,
-    /// Functions that there must be, beside those that an input refers to: `stub` stands in for them too.
+    /// Functions that must exist, besides those that an input refers to. Undefined ones become stubs too.
     pub wanted: Vec<String>,
-    /// Symbols that no input defines, and the defined ones whose addresses they take.
+    /// Aliases: a symbol that no input defines, and the defined one whose address it takes.
     pub alias: Vec<(&'static str, &'static str)>,
-    /// Keep what the inputs refer to, as `ld --emit-relocs` does.
+    /// Keep the relocations of the inputs, as `ld --emit-relocs` does.
     pub references: bool,
 }
 

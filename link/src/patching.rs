@@ -43,7 +43,7 @@ pub(crate) fn find_sites(image: &mut Image, backend: &dyn Patch, how: Option<&Si
     Ok(())
 }
 
-/// Put sites and call slots into the state that is asked for.
+/// Put sites and call slots into the requested state.
 pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -> Result<()> {
     match options.site {
         Some(how) => patch_sites(image, backend, how, options)?,
@@ -63,12 +63,12 @@ pub(crate) fn patch(image: &mut Image, backend: &dyn Patch, options: &Options) -
     Ok(())
 }
 
-/// Is there a trampoline at a site, which may say by itself where the function goes on?
+/// Is a trampoline attached to a site, which may itself contain the address where the function goes on?
 pub(crate) fn goes_on(options: &Options) -> bool {
     options.site.is_some() && !(options.patch.is_empty() && options.jump.is_empty())
 }
 
-/// Refuse trampolines that lead into the function that goes to them, but not behind its site.
+/// Refuse trampolines that return into the traced function elsewhere than behind its site.
 pub(crate) fn ways_on(image: &Image, backend: &dyn Patch, options: &Options) -> Result<()> {
     let Some(how) = options.site.filter(|_| goes_on(options)) else { return Ok(()) };
     for (function, trampoline) in options.patch.iter().chain(&options.jump) {
@@ -103,14 +103,14 @@ struct How<'h> {
     nop_op: Option<u64>,
 }
 
-/// Disable all sites, as the kernel does at boot, then enable what is asked for.
+/// Disable all sites, as the kernel does at boot, then enable the requested ones.
 fn patch_sites(image: &mut Image, backend: &dyn Patch, site: &Site, options: &Options) -> Result<()> {
     let address = |name: Option<&str>| name.and_then(|name| image.symbol(name)).map(|s| s.address);
     let how = How { site, toward: address(site.entry), nop_op: address(site.nop_op()) };
-    // Without a copy of their names: nothing looks at them until they are back.
+    // Take the sites instead of copying their names: no other code reads them until they are put back.
     let sites = std::mem::take(&mut image.sites);
     for site in &sites {
-        // A word that is not aligned is not where the kernel writes one: half of what stands there is its neighbour's.
+        // The kernel never writes to an unaligned word: half of it would belong to a neighbour.
         let nop_op = how.nop_op.filter(|_| site.entry.is_multiple_of(8));
         put(image, backend, How { nop_op, ..how }, site, SiteState::Disabled)?;
     }
@@ -124,8 +124,8 @@ fn patch_sites(image: &mut Image, backend: &dyn Patch, site: &Site, options: &Op
     Ok(())
 }
 
-/// Switch sites on: (function, trampoline), and whether by a jump. There may be as many as there are functions, so
-/// names are looked up in tables.
+/// Enable sites, by a call or a jump to their trampolines. There may be as many as functions, so names are looked up in
+/// tables.
 fn enable<'o>(
     image: &mut Image,
     backend: &dyn Patch,
@@ -135,7 +135,7 @@ fn enable<'o>(
     ops: Option<&str>,
     wanted: impl Iterator<Item = (&'o (String, String), bool)>,
 ) -> Result<()> {
-    // The first symbol of each name, and to each symbol the next of its name.
+    // The first symbol of each name, and for each symbol the next one with the same name.
     const NONE: u32 = u32::MAX;
     let mut first: HashTable<u32> = HashTable::with_capacity(symbols.len());
     let mut next = vec![NONE; symbols.len()];

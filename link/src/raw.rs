@@ -1,11 +1,11 @@
-//! Code without a file around it, made into an object: what was dumped from memory goes through the same linker.
+//! Objects from bare code, so that a memory dump can be linked like an object.
 
 use codegen::words::error::{Error, Result};
 use object::Endianness;
 use object::elf;
 use object::write::elf::{FileHeader, Rel, SectionHeader, SectionIndex, SinglePhaseWriter, Sym};
 
-/// A dump.
+/// A dump of code from memory.
 #[derive(Default, Debug)]
 pub struct Raw<'a> {
     /// `e_machine`.
@@ -16,24 +16,24 @@ pub struct Raw<'a> {
     pub code: &'a [u8],
     /// Alignment of its first byte.
     pub align: u64,
-    /// Names of functions in it: offset, and size if it is known.
+    /// Functions in the dump: name, offset, and size (0 if unknown).
     pub symbols: Vec<(String, u64, u64)>,
-    /// Names for other places in it, by their offsets.
+    /// Other labels in the dump, with their offsets.
     pub labels: Vec<(String, u64)>,
-    /// Tables in it that are read by their names: offset and size.
+    /// Named tables in the dump: name, offset and size.
     pub tables: Vec<(&'static str, u64, u64)>,
-    /// What it refers to outside of itself.
+    /// References to targets outside of the dump.
     pub calls: Vec<Call>,
 }
 
 /// A field of an instruction with a target outside the dump.
 #[derive(Debug)]
 pub struct Call {
-    /// Where the field is.
+    /// The offset of the field.
     pub offset: u64,
     /// The ELF relocation type.
     pub r_type: u32,
-    /// What is added to the target's address.
+    /// The addend to the target's address.
     pub addend: i64,
     /// The target's name.
     pub target: String,
@@ -42,7 +42,7 @@ pub struct Call {
 /// Write an object with the dump as its `.text`.
 ///
 /// # Errors
-/// It would not fit the format's 32-bit counts.
+/// The object would exceed the format's 32-bit counts.
 pub fn object(raw: &Raw) -> Result<Vec<u8>> {
     write(raw).map_err(|e| Error::new(format!("object file: {e}")))
 }
@@ -65,7 +65,7 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
             true,
             &Rel {
                 r_offset: call.offset,
-                // Behind the null symbol and the names: each call has a symbol of its own.
+                // Each call has a symbol of its own, behind the null symbol, functions and labels.
                 r_sym: (1 + raw.symbols.len() + raw.labels.len() + i) as u32,
                 r_type: elf::RelocationType(call.r_type),
                 r_addend: call.addend,

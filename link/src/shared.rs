@@ -13,15 +13,15 @@ use crate::elf::{Input, LE, LIMIT, damaged, header, utf8};
 use crate::image::PAGE;
 use crate::raw::{self, Call, Raw};
 
-/// A shared library as an object, or the object itself. What it asks of the dynamic linker, the object asks of ours;
-/// its parts keep their distances, for its code relies on them.
+/// A shared library as an object, or the object itself. Its dynamic relocations become relocations for this linker. Its
+/// sections keep their distances, because its code relies on them.
 ///
 /// # Errors
 /// A damaged file, an executable, or a relocation that only a running program can have.
 pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a, [u8]>> {
-    /// How relocations name the library itself. No symbol of C has a blank.
+    /// The symbol by which relocations refer to the library itself. No C symbol has a blank.
     const START: &str = "start of the library";
-    /// The table that unwinders read. It is not linked anew: what it says of places is how far they are from it.
+    /// The unwind table. It is not linked again, because it contains only distances from itself.
     const UNWIND: &str = ".eh_frame";
     let &Input { name, bytes } = input;
     let header = header(input)?;

@@ -1,6 +1,6 @@
-//! The traceable sites that a file lists, whatever file it is: a kernel, a module, an object, a program.
+//! The traceable sites that a file lists: a kernel, a module, an object, or a program.
 //!
-//! What bytes a site may have is asked of [`Patch`]; whether something could patch them is decided here.
+//! [`Patch`] gives the forms of a site's bytes; this module decides whether the site can be patched.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,46 +14,46 @@ use serde::Serialize;
 
 use crate::elf::{Header, Input, LE, MCOUNT_LOC, PATCHABLE, beginning, damaged, header, parts_fit_file, section_name};
 
-/// The list of sleds that `-fxray-instrument` writes.
+/// The section with the list of sleds of `-fxray-instrument`.
 const XRAY: &str = "xray_instr_map";
 
-/// Bytes of one of its entries: site, function, kind, always, version, padding.
+/// Bytes of an entry of the XRay map: site, function, kind, always, version, padding.
 const XRAY_ENTRY: usize = 32;
 
-/// What its kinds are called, by number.
+/// The names of the kinds of XRay sleds, by number.
 const XRAY_KINDS: [&str; 6] = ["entry", "exit", "tail call", "entry with arguments", "custom event", "typed event"];
 
-/// A kernel's linker script puts the list between these symbols, into another section.
+/// The symbols around the list in a linked kernel, where it is in another section.
 const KERNEL: [&str; 2] = ["__start_mcount_loc", "__stop_mcount_loc"];
 
-/// Without symbols a list is recognised by what it lists: so many words that ascend and name sites.
+/// The fewest entries by which a list is recognised without symbols: words that ascend and point to sites.
 const LEAST: usize = 100;
 
 /// One entry of a list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ListedSite<'a> {
-    /// Which list: its section's name in objects.
+    /// The list, by the name of its section in objects.
     pub list: &'static str,
-    /// What of the function it is: `entry`, or what the XRay map says.
+    /// The kind of site: `entry`, or the kind in the XRay map.
     pub kind: &'static str,
-    /// The section that it is in, for relocatable files.
+    /// The section that contains the site, for relocatable files.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub section: &'a str,
-    /// The address that is recorded for it; in relocatable files, from the start of the section.
+    /// The recorded address of the site; in relocatable files, the offset in the section.
     pub address: u64,
-    /// The function that it is in; empty if unknown.
+    /// The function that contains the site; empty if unknown.
     pub function: &'a str,
-    /// Bytes from that function's start.
+    /// Bytes from the function's start.
     pub offset: u64,
     /// The site's bytes.
     pub bytes: Vec<u8>,
-    /// What they are; empty if unknown.
+    /// The form of the bytes; empty if unknown.
     pub form: &'static str,
-    /// Why it cannot be patched; `None` if it can.
+    /// The reason why the site cannot be patched; `None` if it can.
     pub refused: Option<&'static str>,
 }
 
-/// Why an entry of 0 cannot be patched.
+/// The reason why an entry of 0 cannot be patched.
 pub const DROPPED: &str = "the entry is 0: the linker dropped its function, for one that is not weak";
 const OUTSIDE: &str = "outside the contents of the file";
 const STRANGE: &str = "these bytes are none that are left at a site";
@@ -68,7 +68,7 @@ const MAY_BE_MISALIGNED: &str = "the function's section is aligned to fewer than
                                  (-falign-functions=8, or where -Os and cold code ignore that \
                                  -fmin-function-alignment=8)";
 
-/// Where something is: in relocatable files in a section with this index, else at an address, with index 0.
+/// A place: in relocatable files, a section's index and an offset; else index 0 and an address.
 type Place = (usize, u64);
 
 /// The sites that `input` lists, each list by ascending address.
@@ -86,7 +86,7 @@ pub fn sites<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Vec<ListedSit
     Ok(all)
 }
 
-/// A list: its name, where it is, its bytes.
+/// A list of sites: its name, its place, its bytes.
 struct List<'a> {
     name: &'static str,
     at: Place,
@@ -97,18 +97,18 @@ struct Function<'a> {
     start: Place,
     size: u64,
     global: bool,
-    /// Nobody's but a site's is shown: a program may have names of any length.
+    /// The raw name. Only names of functions with sites are decoded, as a program may have names of any length.
     name: &'a [u8],
 }
 
-/// A file with what is needed to find sites in it.
+/// A file with the tables needed to find its sites.
 struct File<'a> {
     input: Input<'a>,
     relocatable: bool,
     sections: SectionTable<'a, Header>,
-    /// Contents in memory by ascending place: where, whether it is code, its bytes.
+    /// Contents in memory by ascending place: place, whether it is code, bytes.
     contents: Vec<(Place, bool, &'a [u8])>,
-    /// By ascending place, and of several at one the global one last.
+    /// The functions by ascending place; of several at one place, the global one comes last.
     functions: Vec<Function<'a>>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> File<'a> {
         Ok(File { input: *input, relocatable, sections, contents, functions })
     }
 
-    /// The lists, wherever they are told from.
+    /// All lists, found by sections, by symbols, or by their contents.
     fn lists(&self, backend: &dyn Patch) -> Result<Vec<List<'a>>> {
         let fail = damaged(self.input.name);
         let mut lists = Vec::new();
@@ -157,7 +157,7 @@ impl<'a> File<'a> {
         }
         // Of any number of empty ones there would be no end.
         lists.retain(|l| !l.bytes.is_empty());
-        // As the linker has it: what has both lists traces those of the first.
+        // As in the linker: a file with both lists traces the sites of the first.
         if lists.iter().any(|l| l.name == MCOUNT_LOC) {
             lists.retain(|l| l.name != PATCHABLE);
         }
@@ -177,7 +177,7 @@ impl<'a> File<'a> {
         )))
     }
 
-    /// The addresses of two symbols, if both are there.
+    /// The addresses of two symbols, if both are defined.
     fn between(&self, names: [&str; 2]) -> Result<Option<Range<u64>>> {
         let fail = damaged(self.input.name);
         let symbols = self.sections.symbols(LE, self.input.bytes, elf::SHT_SYMTAB).map_err(&fail)?;
@@ -191,8 +191,8 @@ impl<'a> File<'a> {
         Ok(found[0].zip(found[1]).map(|(start, end)| start..end))
     }
 
-    /// The longest run of words that ascend and name patchable sites, with the zeros before it: a sorted list has those
-    /// first.
+    /// The longest run of words that ascend and point to patchable sites, with the zeros before it: a sorted list begins with
+    /// its zeros.
     fn search(&self, backend: &dyn Patch) -> Option<Range<u64>> {
         let of_code = || self.contents.iter().filter(|(_, code, _)| *code);
         let ends = of_code().map(|((_, start), _, bytes)| start.saturating_add(bytes.len() as u64));
@@ -233,11 +233,11 @@ impl<'a> File<'a> {
         })
     }
 
-    /// What relocations put into a list.
+    /// The values that relocations write to a list.
     fn relocated(&self, backend: &dyn Patch, list: &List) -> Result<HashMap<u64, Place>> {
         let fail = damaged(self.input.name);
         let end = list.at.1.saturating_add(list.bytes.len() as u64);
-        // Of a difference, which takes two relocations, the first is of the site.
+        // A difference has two relocations, and the first one is for the site.
         let mut values = HashMap::new();
         for section in self.sections.iter() {
             let of_list = match self.relocatable {
@@ -336,7 +336,7 @@ impl<'a> File<'a> {
             _ if has_op && self.relocatable && !self.alignment(section).is_multiple_of(8) => Some(MAY_BE_MISALIGNED),
             _ => None,
         };
-        // Of bytes without a form, as many as the first form has, to be looked at.
+        // Of bytes without a known form, print as many as the first form has.
         let shown = || {
             let form_of = |f: &&SiteForm| f.sled == sled && place != (0, 0);
             let form = backend.site_forms().iter().find(form_of)?;
@@ -360,7 +360,7 @@ impl<'a> File<'a> {
         (place, site)
     }
 
-    /// Is there the same instruction again and again from here to the start of this function?
+    /// Is the code from this place to the start of the function one repeated instruction?
     fn before_function(&self, function: usize, (section, at): Place) -> bool {
         let next = self.functions.get(function).filter(|f| f.start.0 == section);
         let room = next.and_then(|f| self.bytes((section, at), f.start.1.checked_sub(at)?));

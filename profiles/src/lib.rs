@@ -18,7 +18,7 @@ use codegen::words::input;
 
 use crate::read::{Scope, read};
 
-/// The profile that holds where none is named.
+/// The default profile.
 pub const DEFAULT: &str = "linux-7.3";
 /// The profile of code in user space.
 pub const USER: &str = "bare";
@@ -34,7 +34,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 /// The profile called `name`, or the one in the file of that name, for these architectures.
 ///
 /// # Errors
-/// There is none; a file that cannot be read or is no profile. The message has file, line and what would be valid.
+/// There is no such profile; a file that cannot be read or is no profile. The message has file, line and valid values.
 pub fn find(name: &str, facts: &[&'static Facts]) -> Result<&'static Profile> {
     if let Some(source) = built_in(name) {
         return load(source, facts);
@@ -55,7 +55,7 @@ pub fn load(source: Source, facts: &[&'static Facts]) -> Result<&'static Profile
     kept(source, Scope::All(facts))
 }
 
-/// A target borrows its profile, as it borrows its architecture; so each one is read once and kept.
+/// Read a profile once and keep it, because targets borrow their profile, as they borrow their architecture.
 fn kept(source: Source, scope: Scope) -> Result<&'static Profile> {
     type Key = (String, String, &'static str);
     static PROFILES: OnceLock<Mutex<HashMap<Key, &'static Profile>>> = OnceLock::new();
@@ -73,18 +73,18 @@ fn kept(source: Source, scope: Scope) -> Result<&'static Profile> {
     Ok(profiles.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(profile))
 }
 
-/// What the profile that holds where none is named says of one architecture, whatever others there are.
+/// The default profile's convention for one architecture.
 ///
 /// # Errors
-/// It says nothing of it.
+/// The profile does not support the architecture.
 pub fn default_convention(facts: &'static Facts) -> Result<&'static Convention> {
     convention(DEFAULT, facts)
 }
 
-/// The same of the profile called `name`, one of those that are compiled in.
+/// The convention for one architecture of the profile called `name`, one of those that are compiled in.
 ///
 /// # Errors
-/// There is none of that name, or it says nothing of the architecture.
+/// There is no profile of this name, or it does not support the architecture.
 pub fn convention(name: &str, facts: &'static Facts) -> Result<&'static Convention> {
     let source = built_in(name).ok_or_else(|| unknown(name))?;
     kept(source, Scope::One(facts))?.convention(facts.name)

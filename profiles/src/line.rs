@@ -22,7 +22,7 @@ impl From<usize> for Step {
     }
 }
 
-/// The line of `text`, from 1, that has what `path` names, and whether all of the path was found.
+/// The line of `text`, from 1, with the value at `path`, and whether all of the path was found.
 pub(crate) fn of(text: &str, path: &[Step]) -> Option<(usize, bool)> {
     let table = DeTable::parse(text).ok()?;
     let (mut at, mut found) = (0, 0);
@@ -41,7 +41,7 @@ pub(crate) fn of(text: &str, path: &[Step]) -> Option<(usize, bool)> {
     (found > 0).then(|| (line(text, at), found == path.len()))
 }
 
-/// Where an entry's key begins, and its value.
+/// The offset of an entry's key, and its value.
 fn entry<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<(usize, &'t Spanned<DeValue<'i>>)> {
     table.iter().find(|(k, _)| k.get_ref() == key).map(|(k, v)| (k.span().start, v))
 }

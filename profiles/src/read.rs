@@ -25,7 +25,7 @@ use codegen::words::intern::intern;
 use codegen::words::program::Program;
 use codegen::words::step::{KernelLabel, Value};
 
-/// The text of a profile, and what messages call it.
+/// The text of a profile, and its name in messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// A file's name, or that of a profile that is compiled in.
@@ -42,16 +42,16 @@ pub fn schema() -> schemars::Schema {
 /// The architectures for which a profile is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scope<'a> {
-    /// All that there are: a table for any other is an error.
+    /// All architectures: a table for any other is an error.
     All(&'a [&'static Facts]),
-    /// This one: tables for others are not looked at.
+    /// One architecture: tables for others are ignored.
     One(&'static Facts),
 }
 
 /// Read a profile for some architectures; `known` finds the text of a profile that it extends.
 ///
 /// # Errors
-/// What does not parse, names what does not exist, or is not there: with file, line, and what would be valid.
+/// Text that does not parse, unknown names, or missing values; the message has file, line, and valid values.
 pub(crate) fn read<'a>(
     source: Source<'a>,
     known: &dyn Fn(&str) -> Result<Source<'a>>,
@@ -67,7 +67,7 @@ pub(crate) fn read<'a>(
     reader.profile(&file, scope)
 }
 
-/// The texts that a profile is made of, the one that was asked for first.
+/// The texts of a profile and of those that it extends, the requested one first.
 pub(crate) struct Reader<'a> {
     sources: Vec<Source<'a>>,
 }
@@ -92,7 +92,7 @@ fn parse<T: serde::de::DeserializeOwned>(Source { name, text }: Source) -> Resul
 }
 
 impl<'a> Reader<'a> {
-    /// A profile as what it is without the one that it extends: a message then has the line.
+    /// Parse a profile without the one that it extends, so that messages have the line.
     fn alone(&mut self, source: Source<'a>) -> Result<ProfileIn> {
         let own = parse(source)?;
         self.sources.push(source);
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         own: ProfileIn,
         known: &dyn Fn(&str) -> Result<Source<'a>>,
     ) -> Result<Table> {
-        /// More is a circle.
+        /// The most profiles in a chain. A longer chain is a cycle.
         const DEEPEST: usize = 8;
         let table = parse(source)?;
         let Some(parent) = own.extends else { return Ok(table) };
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What must be there, at the last step of the path.
+    /// A required value, at the last step of the path.
     pub(crate) fn need<'v, T>(&self, value: &'v Option<T>, path: Path) -> Result<&'v T> {
         value.as_ref().ok_or_else(|| {
             let key = match path.last() {
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         frames.iter().map(read).collect()
     }
 
-    /// The thread pointer, which must be one that there are instructions for.
+    /// The thread pointer, which must be one that instructions support.
     fn thread(&self, register: &str, facts: &Facts) -> Result<&'static str> {
         let known = facts.threads.iter().copied();
         known.clone().find(|known| *known == register).ok_or_else(|| {
@@ -492,11 +492,11 @@ impl<'a> Reader<'a> {
         Ok(FrameTable { layout, variants })
     }
 
-    /// What a trampoline must give back and its callback may overwrite has a slot in its frame.
+    /// Check that registers that a trampoline preserves and its callback may clobber have slots in its frame.
     fn keeps_live(&self, site: &Site, frames: &[(FrameUse, FrameTable)], facts: &Facts) -> Result<()> {
         for (of, table) in frames {
             let kind = of.kind();
-            // How the way back is kept is said of pc and parent_ip.
+            // `pc` and `parent_ip` describe how return addresses are kept.
             let way = RegSet::of(&facts.abi.link.into_iter().collect::<Vec<_>>());
             let due = promised(kind, facts, site).0.minus(site.c_keeps(&facts.abi)).minus(way);
             let held = |reg| table.layout.fields.iter().any(|f| f.reloaded() && f.content == Content::Reg(reg));

@@ -30,7 +30,7 @@ pub struct Call {
 
 /// The handlers of users. Users are named by the addresses of their objects; `true` from an entry handler asks for the return.
 ///
-/// A handler may call traced functions (they are not traced then), be interrupted by traced code, and register and
+/// A handler may call traced functions (these calls are not traced), be interrupted by traced code, and register and
 /// unregister whomever it likes, itself too.
 pub trait Handlers {
     /// The layer's type for registers, which the core only passes on: the kernel's `struct ftrace_regs`.
@@ -60,7 +60,7 @@ pub trait Handlers {
         true
     }
 
-    /// And the return.
+    /// The exit handler of an fprobe.
     fn fprobe_exit(&self, _probe: u64, _call: &Call, _regs: &mut Self::Regs, _data: Option<Data>) {}
 
     /// The entry handler of a kretprobe.
@@ -68,7 +68,7 @@ pub trait Handlers {
         true
     }
 
-    /// And the return.
+    /// The return handler of a kretprobe.
     fn kretprobe_return(&self, _probe: u64, _call: &Call, _regs: &mut Self::Regs, _data: Data) {}
 }
 

@@ -1,4 +1,4 @@
-//! Pages for a browser: one file each, which needs nothing else. What is said on them arrives finished.
+//! Pages for a browser, each one self-contained file. The caller supplies all texts.
 
 use askama::Template;
 use codegen::words::error::{Error, Result};
@@ -14,9 +14,9 @@ struct Page<'p> {
     script: &'static str,
 }
 
-/// Where a part of the page, or another page, is.
+/// A link to a part of the page, or to another page.
 pub struct Link {
-    /// Its address, relative to the page.
+    /// The address, relative to the page.
     pub href: String,
     /// Its name.
     pub text: String,
@@ -39,7 +39,7 @@ pub fn part(template: &impl Template) -> Result<String> {
     template.render().map_err(|e| Error::new(format!("page: {e}")))
 }
 
-/// What it comes to, in a word with a sign and a colour, and in a sentence.
+/// The overall result, as a word with a sign and a colour, and as a sentence.
 pub struct Verdict {
     /// The colour.
     pub class: &'static str,
@@ -51,7 +51,7 @@ pub struct Verdict {
     pub text: String,
 }
 
-/// Of an architecture, how many trampolines have this for the worst.
+/// A row of counts for an architecture: trampolines by their worst result.
 #[allow(missing_docs, reason = "the columns' names")]
 pub struct ArchRow {
     pub name: String,
@@ -91,15 +91,15 @@ pub struct Single {
 
 /// Trampolines by clauses.
 pub struct Matrix {
-    /// Of its heading.
+    /// The id of the heading.
     pub id: String,
     /// The architecture.
     pub arch: String,
-    /// How many sets of options.
+    /// The number of sets of options.
     pub sets: usize,
-    /// Short names of clauses, and what they demand.
+    /// Short names of clauses, and their demands.
     pub clauses: Vec<(String, &'static str)>,
-    /// One a trampoline.
+    /// The rows, one for each trampoline.
     pub rows: Vec<MatrixRow>,
 }
 
@@ -107,9 +107,9 @@ pub struct Matrix {
 pub struct MatrixRow {
     /// The trampoline.
     pub name: String,
-    /// The part about it.
+    /// The part of the page about the trampoline.
     pub target: String,
-    /// One a clause.
+    /// The cells, one for each clause.
     pub cells: Vec<MatrixCell>,
 }
 
@@ -119,9 +119,9 @@ pub struct MatrixCell {
     pub class: &'static str,
     /// The sign.
     pub sign: &'static str,
-    /// Where the reasons are.
+    /// The part of the page with the reasons.
     pub target: String,
-    /// All of it in words.
+    /// The cell's contents in words.
     pub label: String,
 }
 
@@ -129,31 +129,31 @@ pub struct MatrixCell {
 #[derive(Template)]
 #[template(path = "check.html")]
 pub struct Check {
-    /// What ids of this part begin with.
+    /// The prefix of ids in this part.
     pub id: String,
     /// The title.
     pub heading: String,
-    /// What it comes to.
+    /// The overall result.
     pub verdict: Verdict,
     /// By architecture.
     pub arches: Vec<ArchRow>,
     /// What ran.
     pub meta: String,
-    /// What one has to know besides.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// What fails.
+    /// The clauses that fail.
     pub failures: Vec<FailedClause>,
     /// By architecture.
     pub matrices: Vec<Matrix>,
     /// Clause, whose, reason.
     pub deviations: Vec<(String, String, String)>,
-    /// Were trampolines looked into?
+    /// Does the report have views of trampolines' runs?
     pub seen: bool,
     /// Rendered [`Trampoline`]s.
     pub trampolines: Vec<String>,
-    /// What clauses demand.
+    /// The clauses, and their demands.
     pub clauses: Vec<(&'static str, &'static str)>,
-    /// What is not decided, and why.
+    /// Clauses that are not decided, and the reasons.
     pub undecided: Vec<(String, String)>,
 }
 
@@ -218,7 +218,7 @@ pub struct Path {
     pub title: String,
     /// What fails in it.
     pub failures: String,
-    /// How many instructions were executed.
+    /// The number of executed instructions.
     pub executed: usize,
     /// Bytes of stack.
     pub stack: u64,
@@ -228,15 +228,15 @@ pub struct Path {
     pub ruler: String,
     /// Which columns are calls.
     pub calls: String,
-    /// Registers that something happens to.
+    /// Registers with events in the run.
     pub tracks: Vec<Track>,
-    /// The others.
+    /// Registers without events.
     pub untouched: String,
     /// Words of the stack.
     pub frame: Vec<Word>,
     /// Pixels of the drawing.
     pub height: usize,
-    /// And to the right.
+    /// Pixels of the drawing's width.
     pub drawn: usize,
     /// The drawing in words.
     pub summary: String,
@@ -252,7 +252,7 @@ pub struct Track {
     pub lost: bool,
     /// Colour and letters.
     pub runs: Vec<(&'static str, String)>,
-    /// What came of it.
+    /// The register's state at the end.
     pub end: String,
 }
 
@@ -291,14 +291,14 @@ pub struct Survivor {
     pub replay: String,
 }
 
-/// How the faults of a kind fared.
+/// The results of the faults of a kind.
 #[allow(missing_docs, reason = "the columns' names")]
 pub struct Score {
     pub operator: String,
     pub arch: String,
     pub killed: usize,
     pub of: usize,
-    /// Of the bar, in percent.
+    /// The width of the bar, in percent.
     pub width: usize,
     pub by: String,
 }
@@ -311,7 +311,7 @@ pub struct Diff {
     pub verdict: Verdict,
     pub left: String,
     pub right: String,
-    /// What only one side has, in sentences.
+    /// Items that only one side has, in sentences.
     pub only: Vec<String>,
     /// What a contract says, as text; empty without one.
     pub contract: String,
@@ -369,7 +369,7 @@ pub struct Arrow {
     pub to: usize,
 }
 
-/// What trampolines spend.
+/// The costs of trampolines.
 #[derive(Template)]
 #[template(path = "cost.html")]
 #[allow(missing_docs, reason = "as in `Check`")]
@@ -401,7 +401,7 @@ pub struct CostGroup {
 pub struct CostRow {
     pub way: String,
     pub executed: i64,
-    /// Of the bar, in percent.
+    /// The width of the bar, in percent.
     pub width: i64,
     pub loads: i64,
     pub stores: i64,

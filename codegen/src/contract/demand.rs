@@ -1,8 +1,8 @@
-//! Demands: at which moment, where, and which value a trampoline promises. [`Contract::demands`] is the one list of them.
+//! Demands: the moment, the place and the value of each promise of a trampoline. [`Contract::demands`] is the one list of them.
 //!
-//! The symbolic checker and the emulator's judge both read the list, and each finds out by itself which value is there.
-//! Terms speak of the traced function's state at its site, or of the state at the entry where no site leads there. Where
-//! a handler's store to a member of the frame takes effect, what the last handler stored stands for that value from then on.
+//! The symbolic checker and the emulator's judge both read the list, and each determines the actual values by itself.
+//! Terms refer to the traced function's state at its site, or to the state at the entry if no site leads there. If a
+//! handler's store to a member of the frame takes effect, the stored value replaces that member's value from then on.
 
 use std::fmt;
 
@@ -35,13 +35,13 @@ pub enum Called {
 /// The moment at which a demand must hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
-    /// The call with this number, from 0, of those in [`Contract::calls`].
+    /// The call with this index in [`Contract::calls`].
     Call(usize),
     /// The way out.
     Leave(ExitPath),
 }
 
-/// The place that a demand is about.
+/// The register or memory that a demand is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spot {
     /// A general register.
@@ -50,32 +50,32 @@ pub enum Spot {
     Vector(u8),
     /// The flags register.
     Flags,
-    /// The slot of the frame with this number, of those in the contract's layout.
+    /// The slot of the frame with this index in the contract's layout.
     Slot(usize),
     /// The 8 bytes that this register points to.
     Pointee(Reg),
     /// A word of the callee's stack arguments.
     StackArgument(u8),
-    /// SP; of the traced function that is called, as it finds it.
+    /// SP; for a call of the traced function, SP at the function's entry.
     Sp,
-    /// The address at which it goes on.
+    /// The address at which execution continues.
     Next,
     /// The return address of the function that goes on: the link register, or the word at SP.
     ReturnAddress,
-    /// The place where a patched site leaves pc for what it calls.
+    /// The place where a patched site leaves pc for its trampoline.
     Pc,
-    /// The place where a patched site leaves parent_ip for what it calls.
+    /// The place where a patched site leaves parent_ip for its trampoline.
     ParentIp,
 }
 
-/// What must be at a spot.
+/// The value required at a spot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Holds {
     /// This value.
     Is(Term),
-    /// Something that the trampoline wrote.
+    /// Any value that the trampoline wrote.
     Written,
-    /// A multiple of so many bytes; for the traced function, as far from its caller's SP.
+    /// A multiple of this many bytes; for the traced function, its distance from its caller's SP is such a multiple.
     Multiple(u32),
 }
 
@@ -86,13 +86,13 @@ pub struct Demand {
     pub moment: Moment,
     /// The place.
     pub spot: Spot,
-    /// What must be there.
+    /// The required value.
     pub holds: Holds,
 }
 
 impl Demand {
-    /// The name that stays the same from one version to the next: `call1.rdi`, `call1.slot:pc`, `function.rbx`,
-    /// `parent.next`. A slot has the name of its member, or that in the assembly text where no struct has it.
+    /// The demand's name, stable between versions: `call1.rdi`, `call1.slot:pc`, `function.rbx`, `parent.next`. A slot has
+    /// the name of its member, or the name in the assembly text if no struct has it.
     pub fn id<'d>(&'d self, contract: &'d Contract) -> impl fmt::Display + 'd {
         Id { demand: self, contract }
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Id<'_> {
 }
 
 impl Contract {
-    /// The calls that are demanded, in their order.
+    /// The demanded calls, in order.
     pub fn calls(&self) -> Vec<Called> {
         let body = self.kind.calls_body().then_some(Called::Body);
         match self.kind.traits().calls {
@@ -145,7 +145,7 @@ impl Contract {
         }
     }
 
-    /// Everything that is promised of values, at each call and on each way out.
+    /// All promises about values, at each call and on each way out.
     pub fn demands(&self) -> Vec<Demand> {
         let calls = self.calls();
         let body = calls.iter().position(|call| *call == Called::Body);
@@ -174,7 +174,7 @@ impl Contract {
             ExitPath::Skipped => self.kind.calls_body() && self.programs.iter().any(|p| p.attach == Attach::FmodRet),
             // For whoever called it, a sled is a C function.
             ExitPath::Caller => self.kind.is_sled() || leaves == way,
-            // Where the shadow stack has no room, the function goes on by itself.
+            // If the shadow stack has no room, the function goes on untraced.
             ExitPath::Function => {
                 (leaves == way || self.kind.recorder().is_some_and(|r| r.shadow)) && !self.kind.is_sled()
             }
@@ -182,7 +182,7 @@ impl Contract {
         }
     }
 
-    /// The general registers that have their value again on a way out, or when the traced function is called.
+    /// The general registers that are preserved on a way out, or when the traced function is called.
     pub fn kept_on(&self, way: ExitPath) -> RegSet {
         match way {
             ExitPath::Direct | ExitPath::DirectJump => self.kept.minus(self.direct_lost),
@@ -193,7 +193,7 @@ impl Contract {
         }
     }
 
-    /// The general registers that the traced function gives back to its caller: besides those that C keeps, they have what it left.
+    /// The general registers, besides callee-saved ones, that have the traced function's values when its caller goes on.
     pub fn results(&self) -> RegSet {
         let abi = &self.facts.abi;
         match (self.kind.programs(), self.kind.traits().keeps) {
@@ -203,21 +203,21 @@ impl Contract {
         }
     }
 
-    /// What is called leaves vector registers alone: nothing is known of the function and none is kept for it, or it was
+    /// Must callees leave vector registers alone? Yes if nothing is known of the function and none is saved for it, or if they were
     /// proven to.
     pub fn leaves_vectors(&self) -> bool {
         self.vectors_kept == 0 && self.kind.live().is_none_or(|live| live.general_callee)
     }
 
-    /// The vector registers that must have their value: all, where handlers leave them alone; else the first `saved` of `carriers`,
-    /// and `named` ones, by their numbers as bits.
+    /// The vector registers that must be preserved: all, if handlers leave them alone; else the first `saved` of `carriers`, and
+    /// those of the bit mask `named`.
     fn due(&self, carriers: &[u8], saved: u8, named: u32) -> Vec<u8> {
         let (all, some) = (self.leaves_vectors(), &carriers[..carriers.len().min(saved.into())]);
         let every = 0..self.facts.abi.vectors;
         every.filter(|vector| all || some.contains(vector) || named >> vector & 1 == 1).collect()
     }
 
-    /// Where in the frame the context begins that programs are given, in bytes.
+    /// The offset in the frame of the context that programs get, in bytes.
     pub fn context(&self) -> i32 {
         let count = self.frame.fields.iter().find(|field| matches!(field.content, Content::Const(_)));
         count.map_or(0, |field| field.offset + 8)
@@ -243,7 +243,7 @@ impl List<'_> {
         &self.contract.facts.abi
     }
 
-    /// A handler gets its arguments, and finds its frame filled in. `over`: the traced function has returned.
+    /// Demand a handler's arguments, and the slots of its frame. `over`: the traced function has returned.
     fn handler(&mut self, call: Called, over: bool) {
         self.add(Spot::Sp, Holds::Multiple(self.contract.stack_align));
         let (abi, kind) = (self.abi(), self.contract.kind);
@@ -275,7 +275,7 @@ impl List<'_> {
         }
     }
 
-    /// A C function is passed the traced function's own arguments, behind ip where it wants that.
+    /// Demand that a C function gets the traced function's own arguments, behind ip if it wants ip.
     fn passed(&mut self) {
         let (abi, direct) = (self.abi(), self.contract.kind.passes().unwrap_or_default());
         let ip = direct.ip.then_some(Root::Ip);
@@ -309,14 +309,14 @@ impl List<'_> {
         }
     }
 
-    /// What a handler finds in a slot of its frame.
+    /// The value required in a slot of a handler's frame.
     fn slot(&self, field: &Field, call: Called, over: bool) -> Option<Holds> {
         let (abi, kind) = (self.abi(), self.contract.kind);
         let is = |root: Root| Some(Holds::Is(root.into()));
         let around = over && kind.around().is_some();
         match field.content {
             Content::Result(reg) if abi.rets.contains(&reg) => self.result(reg, call, over),
-            // What the program that counts tail calls gave back has its place.
+            // The slot has the tail call counter that the program returned.
             Content::Reg(reg) if over && kind.programs().and_then(|p| p.tail_call).is_some_and(|c| c.reg == reg) => {
                 None
             }
@@ -325,12 +325,12 @@ impl List<'_> {
             | Content::VectorResult(_)
             | Content::Cookie
             | Content::Unfilled => None,
-            // It went with the frame.
+            // The value was released with the frame.
             _ if around && kind.is_shadow() => None,
-            // What was there before the function is there still.
+            // The value from before the function is still in the slot.
             _ if around => Some(Holds::Written),
             Content::Pc if kind == Kind::Rethook => is(Root::Symbol(self.contract.name.as_str().into())),
-            // No two tracers agree on what these are after the function's end.
+            // Tracers differ in the values of these after the function's end.
             Content::Pc | Content::ParentIp | Content::SiteSp | Content::Direct if kind.returned_to() => {
                 Some(Holds::Written)
             }
@@ -349,7 +349,7 @@ impl List<'_> {
         }
     }
 
-    /// A result: what the function left. Before that 0, for programs that may decide it and for sessions.
+    /// The value required of a result: the function's, and before its call 0, for programs that may decide it and for sessions.
     fn result(&self, reg: Reg, call: Called, over: bool) -> Option<Holds> {
         if over || self.contract.kind.returned_to() {
             return Some(Holds::Is(Root::Body(reg).into()));
@@ -361,7 +361,7 @@ impl List<'_> {
         (programs.sessions > 0 || decides && first).then(|| Holds::Is(Term::number(0)))
     }
 
-    /// What a context says of itself when this program is called.
+    /// The value of the word before a context when this program is called.
     fn meta(&self) -> Option<i64> {
         let (programs, calls) = (self.contract.kind.programs()?, self.contract.calls());
         let Moment::Call(n) = self.moment else { return None };
@@ -372,7 +372,7 @@ impl List<'_> {
         Some(programs.meta_of(&self.contract.programs, at, call))
     }
 
-    /// The traced function finds the state of its site.
+    /// Demand that the traced function gets the state of its site.
     fn body(&mut self) {
         self.add(Spot::Sp, Holds::Multiple(self.abi().sp_align));
         if self.contract.kind.is_shadow() {
@@ -389,7 +389,7 @@ impl List<'_> {
         }
     }
 
-    /// Vector registers have their value again.
+    /// Demand that vector registers are preserved.
     fn vectors(&mut self) {
         let contract = self.contract;
         let saved = contract.kind.live().map_or(0, Live::saved_vectors);
@@ -415,7 +415,7 @@ impl List<'_> {
         self.vectors();
     }
 
-    /// Where it goes on, with which SP and return address.
+    /// Demand the address at which execution continues, SP and the return address.
     fn goes_on(&mut self, way: ExitPath) {
         let (abi, contract) = (self.abi(), self.contract);
         let sp = Term::from(Root::Reg(abi.sp));
@@ -434,7 +434,7 @@ impl List<'_> {
                 self.is(Spot::Pc, Root::Pc);
                 self.is(Spot::ParentIp, Root::ParentIp);
             }
-            // Bit 0 of the address says that the site would jump.
+            // Bit 0 of the address means that the site would jump.
             ExitPath::DirectJump => {
                 self.is(Spot::Next, direct.plus(-1));
                 self.is(Spot::Sp, sp);
@@ -453,7 +453,7 @@ impl List<'_> {
         }
     }
 
-    /// The address in the parent: the exit handler returns it where it keeps the way back, and otherwise the stack has it.
+    /// The origin of `parent_ip`: the exit handler's return value if the handlers keep it, else the stack.
     fn parent(&self) -> Root {
         let (kind, calls) = (self.contract.kind, self.contract.calls());
         let kept = kind.is_shadow() && calls.last() == Some(&Called::Exit);
@@ -463,17 +463,17 @@ impl List<'_> {
         }
     }
 
-    /// What the traced function returned, as the last handler left it.
+    /// Demand the traced function's results, as the last handler left them.
     fn results(&mut self, way: ExitPath) {
         let (abi, kind) = (self.abi(), self.contract.kind);
         let programs = kind.programs();
-        // Of a function that was skipped, a program's result stands for the first register.
+        // If the function was skipped, a program's result is in the first register.
         let made = |reg: &Reg| way != ExitPath::Skipped || abi.rets.first() == Some(reg);
         for reg in self.contract.results().iter().filter(made) {
             self.is(Spot::Reg(reg), Root::Body(reg));
         }
         if let Some(counted) = programs.and_then(|programs| programs.tail_call).filter(|counted| counted.returned) {
-            // The function counted on, if it ran.
+            // If the function ran, it has updated the counter.
             let root = if way == ExitPath::Skipped { Root::Reg(counted.reg) } else { Root::Body(counted.reg) };
             self.is(Spot::Reg(counted.reg), root);
         }

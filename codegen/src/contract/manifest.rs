@@ -1,4 +1,4 @@
-//! A contract as the manifest carries it.
+//! A contract in the format of the manifest.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -8,7 +8,7 @@ use crate::contract::Contract;
 use crate::words::abi::Abi;
 
 impl Contract {
-    /// What is called must leave the vector registers alone: some are live, and none is saved.
+    /// Must callees leave vector registers alone, because some are live and none is saved?
     pub(super) fn general_only(&self) -> bool {
         let result = self.kind.programs().map(|programs| programs.result).unwrap_or_default();
         let live = self.kind.live();

@@ -1,4 +1,4 @@
-//! What a trampoline promises: derived from the spec and the conventions, never from the plan or the listing.
+//! Contracts: the promises of a trampoline, derived from the spec and the conventions, never from the plan or the listing.
 //!
 //! The emulator judges by it, the text above each function states it (`sentences`), the manifest carries it
 //! (`manifest`).
@@ -24,19 +24,19 @@ use crate::words::error::{Error, Result};
 use crate::words::step::Value;
 use crate::words::term::Root;
 
-/// Bits of an address that may say that there is no room: a buffer has so many bytes, 2 to that power.
+/// The bits of an address that may mean that a buffer is full: the size of the buffer is 2 to the power of the bit.
 const FULL_BITS: std::ops::RangeInclusive<i32> = 12..=40;
 
-/// The function that a trampoline calls or enters by its name.
+/// The traced function that a trampoline calls or enters by name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Traced {
     /// The function.
     pub function: String,
     /// Bytes from its start to behind its site.
     pub resume: i32,
-    /// The handler that is called when it has returned; empty if none.
+    /// The handler that is called when the function has returned; empty if none.
     pub exit: String,
-    /// The return address comes signed for the stack pointer at the site, and goes to the function as it was before.
+    /// The return address arrives signed with the stack pointer at the site, and the function gets the unsigned one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub signed: bool,
 }
@@ -46,78 +46,78 @@ pub struct Traced {
 pub struct Contract {
     /// The architecture.
     pub facts: &'static Facts,
-    /// What the profile says of it.
+    /// The profile's choices for the architecture.
     pub convention: &'static Convention,
-    /// The symbol.
+    /// The trampoline's symbol.
     pub name: String,
-    /// What it does.
+    /// The kind of trampoline.
     pub kind: Kind,
-    /// The symbol that it calls; empty if none.
+    /// The symbol of the callee; empty if none.
     pub callee: String,
-    /// The traced function, if it names that too.
+    /// The traced function, if the trampoline names it.
     pub traced: Option<Traced>,
-    /// The programs that it calls, in the order in which they were given.
+    /// The programs that the trampoline calls, in the order in which they were given.
     pub programs: Vec<Program>,
     /// The frame, by field.
     pub frame: FrameLayout,
-    /// General registers that have their value again when the traced function goes on.
+    /// General registers that are preserved when the traced function goes on.
     pub kept: RegSet,
-    /// General registers that may have any value then.
+    /// General registers that are clobbered when the traced function goes on.
     pub clobbered: RegSet,
-    /// Vector registers that have their value again whatever a handler does, by their numbers as bits; besides those that
-    /// the prototype says. Behind a function that it calls, those of them that may carry a result.
+    /// A bit mask of vector registers that are preserved whatever a handler does, besides those that the prototype makes live.
+    /// After a call of the traced function, only those of them that may carry a result.
     pub vectors_kept: u32,
-    /// Vector registers that may have any value, by their numbers as bits.
+    /// A bit mask of vector registers that are clobbered.
     pub vectors_lost: u32,
-    /// Control words that may have any value, by their numbers as bits.
+    /// A bit mask of control words that are clobbered.
     pub control_lost: u8,
-    /// The flags have their value again.
+    /// The flags are preserved.
     pub flags_kept: bool,
     /// A callback may choose a direct trampoline.
     pub direct: bool,
-    /// Bit 0 of the address says that the site would jump there.
+    /// Bit 0 of the direct trampoline's address means that the site would jump to it.
     pub direct_jumps: bool,
-    /// Registers that have any value in a direct trampoline, though they are kept otherwise.
+    /// Registers that are clobbered on the way to a direct trampoline, though they are preserved otherwise.
     pub direct_lost: RegSet,
     /// The `ftrace_ops` may name a direct trampoline.
     pub early_direct: bool,
     /// Bytes to which SP is aligned at the call.
     pub stack_align: u32,
-    /// That alignment holds whatever the site's stack was.
+    /// The alignment holds whatever the alignment at the site was.
     pub realigned: bool,
     /// Indirect branches must reach landing pads.
     pub landing_pad: bool,
-    /// The entry is one.
+    /// The trampoline begins with a landing pad.
     pub entry_pad: bool,
-    /// Who calls it through a pointer compares the word so many bytes before the entry with its type; `None` if nobody does.
+    /// The distance in bytes of the type word before the entry, which callers through a pointer check; `None` if there is none.
     pub type_before: Option<u32>,
-    /// How it returns, where it returns by the stack; `None` if nothing is promised.
+    /// How the trampoline returns, if it returns by the stack; `None` if nothing is promised.
     pub returns: Option<ReturnStyle>,
-    /// Returns on the way out that have no call on the return-address stack.
+    /// The number of returns on the way out without a call on the return-address stack.
     pub unpaired: u32,
-    /// Returns that the return-address stack predicts wrong: where the traced function's return was redirected, or the call
-    /// of the site is one that nothing returns to.
+    /// The number of returns that the return-address stack mispredicts, because the traced function's return was redirected, or
+    /// because nothing returns to the site's call.
     pub mispredicted: u32,
-    /// Returns that the return-address stack predicts wrong on the way to a direct trampoline: one, where that way is a return.
+    /// The number of mispredicted returns on the way to a direct trampoline: one, if that way is a return.
     pub direct_mispredicted: u32,
     /// In the callback the frame pointer is the frame's address with bit 0 set.
     pub marks_regs: bool,
-    /// Of one that records: the thread-local variable that has the thread's words; empty if these count from the thread pointer.
+    /// For recording: the thread-local variable with the thread's words; empty if these count from the thread pointer.
     pub tls: String,
-    /// Of one that records: bytes to the cursor, the limit and the counter, from the thread pointer or in that variable.
+    /// For recording: the offsets of cursor, limit and counter, from the thread pointer or in the thread-local variable.
     pub thread_words: [i32; 3],
-    /// Of one that records and keeps the way back on a shadow stack: the same to the word that says where its next entry goes,
-    /// and to that where none goes.
+    /// For recording with a shadow stack: the offsets of the words with the address of its next entry, and with its end, from the
+    /// thread pointer or in the thread-local variable.
     pub shadow_words: [i32; 2],
-    /// Of one that records and calls a routine that makes room: the bit of a record's address that says that there is none.
+    /// For recording with a refill routine: the bit of a record's address that is set if the buffer has no room.
     pub full_bit: i32,
-    /// What only a file states.
+    /// Statements that only contracts in files have.
     pub stated: Stated,
 }
 
-/// The general registers that a trampoline of this kind promises by the rules of C and ftrace: (those that have their
-/// value again when the traced function goes on, those that may have any). SP and the registers that carry the way
-/// back are in neither: what is in them afterwards is the site's convention.
+/// The general registers of a trampoline of this kind by the rules of C and ftrace: (preserved, clobbered) when the traced
+/// function goes on. SP and the registers with return addresses are in neither: the site's convention decides their
+/// values.
 pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     let abi = &facts.abi;
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
@@ -134,27 +134,27 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
     };
     let way: Vec<Reg> = match (entered, keeps) {
         (Entered::AsCallback, _) => Vec::new(),
-        // Only the way back is its own: everything else may be live, and a kprobe's handler may look at it.
+        // Only the link register is free: everything else may be live, and a kprobe's handler may read it.
         (_, Keeps::All | Keeps::AllButLinkage) => abi.link.into_iter().collect(),
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
     };
     let mut open = RegSet::of(&way).union(RegSet::of(&[abi.sp]));
     if kind.calls_body() && !kind.is_shadow() {
-        // The frame pointer is at the frame while the function runs, and the parent's own again behind it.
+        // The frame pointer points to the frame while the function runs, and is the parent's again afterwards.
         open = open.union(RegSet::of(&[abi.fp]));
     }
     let kept = kept.minus(open);
     (kept, all.minus(kept).minus(open))
 }
 
-/// The registers of the traced function that a frame holds, and in which what handlers stored takes effect.
+/// The registers of the traced function in a frame whose slots take effect when handlers store to them.
 fn given_back(frame: &FrameLayout) -> RegSet {
     let given = frame.fields.iter().filter(|f| f.stores == Stores::TakeEffect);
     let regs = given.filter_map(|f| if let Content::Reg(reg) = f.content { Some(reg) } else { None });
     RegSet::of(&regs.collect::<Vec<_>>())
 }
 
-/// The vector registers that a trampoline of this kind saves without a prototype, by their numbers as bits.
+/// A bit mask of the vector registers that a trampoline of this kind saves without a prototype.
 fn vectors_kept(kind: Kind, target: &Target) -> u32 {
     if kind.is_sled() { (target.layouts.vectors)(target.choices) } else { target.carriers(kind).bits() }
 }
@@ -179,7 +179,7 @@ impl Contract {
         let frame = target.frame(spec.kind)?.into_owned();
         let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
         let KindTraits { calls, keeps, .. } = *spec.kind.traits();
-        // What its frame holds and gives back may be live too, whatever C says of it.
+        // Registers that the frame restores may be live too, whatever the rules of C.
         let given = given_back(&frame).minus(kept);
         let given = if keeps == Keeps::AnyArguments { given.minus(given.minus(clobbered)) } else { RegSet::EMPTY };
         let (kept, clobbered) = (kept.union(given), clobbered.minus(given));
@@ -238,12 +238,12 @@ impl Contract {
             returns: Some(target.harden.returns),
             unpaired: if returned_to && !rethook { target.convention.exit.unpaired } else { 0 },
             mispredicted: match returned_to {
-                // With every register in use, only a return is left to go by.
+                // With every register in use, the trampoline can only leave by a return.
                 true if rethook => 2,
                 true => target.convention.exit.mispredicted,
                 false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
             },
-            // Without a register for the target, it lies where a return finds it.
+            // Without a register for the target, the trampoline puts it on the stack for a return.
             direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
             marks_regs: target.marks_regs && (every_register || rethook),
             tls: if tls { spec.tls.to_owned() } else { String::new() },
@@ -255,10 +255,10 @@ impl Contract {
         contract.places().map(|()| contract)
     }
 
-    /// Refuse words of the thread that lie on one another, or where no word does.
+    /// Refuse words of the thread that overlap, or that are not at a multiple of 8.
     ///
     /// # Errors
-    /// They do.
+    /// Words overlap, or are misplaced.
     pub fn places(&self) -> Result<()> {
         let Some(recorder) = self.kind.recorder() else { return Ok(()) };
         let shadow = self.shadow_words.into_iter().filter(|_| recorder.shadow);
@@ -278,7 +278,7 @@ impl Contract {
         Ok(())
     }
 
-    /// Which argument of its callback is this.
+    /// The index of the callback's argument that is `value`.
     pub fn position(&self, value: Value) -> Option<usize> {
         match &self.stated.arguments {
             Some(arguments) => arguments.iter().position(|a| a.value.alone().and_then(Root::told) == Some(value)),

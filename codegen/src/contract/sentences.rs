@@ -10,37 +10,37 @@ use crate::words::abi::{Reg, RegSet};
 use crate::words::step::ExitPath;
 use crate::words::term::{Root, Term};
 
-/// What a sentence of a contract speaks of.
+/// The subject of a sentence of a contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     /// How control comes to the trampoline. States no demand.
     Arrival,
-    /// What the record has and where it lies. States no demand: the symbolic checker and the judge follow the cursor.
+    /// The contents and place of a record. States no demand: the symbolic checker and the judge follow the cursor.
     Record,
-    /// What users must know of the function or of its unwinding. States no demand.
+    /// Notes for users on the function or its unwinding. States no demand.
     Note,
-    /// What is called, with which arguments.
+    /// The callee and its arguments.
     Call,
     /// The call of the traced function: where its arguments and its stack are.
     Body,
-    /// What lies in the frame when a handler is called.
+    /// The contents of the frame when a handler is called.
     Slots,
-    /// What a handler's store to the frame changes.
+    /// The effects of a handler's stores to the frame.
     Stores,
     /// The way out, and the address that it leads to.
     Way(ExitPath),
-    /// General registers that have their value again.
+    /// General registers that are preserved.
     Registers,
     /// The flags.
     Flags,
-    /// Vector registers that have their value again.
+    /// Vector registers that are preserved.
     Vectors,
     /// SP at the calls.
     Alignment,
 }
 
 impl About {
-    /// Is the demand one of those that a sentence about this states?
+    /// Does a sentence with this subject state the demand?
     fn states(self, demand: &Demand, contract: &Contract) -> bool {
         let Demand { moment, spot, holds } = demand;
         let body = matches!(moment, Moment::Call(n) if contract.calls().get(*n) == Some(&Called::Body));
@@ -75,9 +75,9 @@ impl About {
 pub struct Sentence {
     /// The text.
     pub text: String,
-    /// What it speaks of.
+    /// The subjects of the sentence.
     pub about: &'static [About],
-    /// The demands that it states, of those in [`Contract::demands`].
+    /// The demands of [`Contract::demands`] that the sentence states.
     pub states: Vec<Demand>,
 }
 
@@ -86,10 +86,10 @@ type Said = (&'static [About], String);
 
 const SITE_JUMPS: &str = "The site jumps here. The caller's return address is still in its place.";
 
-/// Of one that keeps what C functions may overwrite.
+/// The sentence for a trampoline that preserves caller-saved registers.
 const ALL_KEPT: &str = "Keeps what C functions may overwrite: the caller of a local function may know what that leaves alone, and have values there.";
 
-/// Of one slot for both records of a call.
+/// The sentence on one slot for both records of a call.
 fn pair_sentence(clock: Clock) -> &'static str {
     match clock {
         Clock::None => {
@@ -99,7 +99,7 @@ fn pair_sentence(clock: Clock) -> &'static str {
     }
 }
 
-/// Of the shadow stack: what lies there, and what happens without room or without an entry.
+/// The sentences on the shadow stack: its contents, and the behaviour without room or without an entry.
 fn shadow_sentences(words: &str) -> [Said; 4] {
     let way =
         format!("If that is not below the word at {words}_SHADOW_LIMIT, the function runs as if it were not traced.");
@@ -115,10 +115,10 @@ fn shadow_sentences(words: &str) -> [Said; 4] {
     ]
 }
 
-/// Of what is called and says where it goes on.
+/// The subjects of a sentence on a callee that returns the address at which to go on.
 const CALL_AND_PARENT: &[About] = &[About::Call, About::Way(ExitPath::Parent), About::Vectors];
 
-/// Of what is called and may use the registers that a sentence says.
+/// The subjects of a sentence on a callee and the registers that it may clobber.
 const CALL_AND_VECTORS: &[About] = &[About::Call, About::Vectors];
 
 impl Contract {
@@ -127,7 +127,7 @@ impl Contract {
         self.said().into_iter().map(|(_, text)| text).collect()
     }
 
-    /// The same sentences, each with the demands that it states.
+    /// The sentences of the contract, each with the demands that it states.
     pub fn stating(&self) -> Vec<Sentence> {
         let demands = self.demands();
         let of = |(about, text): Said| {
@@ -493,7 +493,7 @@ impl Contract {
         text
     }
 
-    /// Of a trampoline that calls the traced function: what has its value again when that begins, and when it returns.
+    /// The sentences for a trampoline that calls the traced function: registers preserved at its entry, and at its return.
     fn state_around_function(&self) -> Vec<Said> {
         let abi = &self.facts.abi;
         let result = self.kind.programs().map(|programs| programs.result);
@@ -566,7 +566,7 @@ impl Contract {
         if self.vectors_kept == 0 { "must use general registers only" } else { "may use vector registers too" }
     }
 
-    /// The vector registers that are saved without a prototype.
+    /// A sentence on the vector registers that are saved without a prototype.
     fn vectors(&self) -> Option<Said> {
         let of = match (self.kind.returned_to(), self.kind.calls_body()) {
             _ if self.vectors_kept == 0 || self.kind.is_sled() => return None,
@@ -616,7 +616,7 @@ impl Contract {
     }
 }
 
-/// Of programs: what becomes of vector registers, where arguments or the result are in some.
+/// The sentence on vector registers for programs, if arguments or the result are in some.
 fn program_vectors(programs: &Programs) -> Option<Said> {
     let result = if programs.call_orig { programs.result.vectors } else { 0 };
     let of = match (programs.live.vectors > 0, result > 0) {

@@ -1,21 +1,21 @@
-//! What only contracts in files state: how a trampoline is reached that is called in the middle of a function, what its
-//! callee gets, and how it finds that. Generated trampolines have no use for it.
+//! Statements that only contracts in files have, not those of generated trampolines: how a trampoline in the middle of a
+//! function is reached, what its callee gets, and how the trampoline finds its callee.
 
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 use crate::words::term::{EntryState, Part, Root, number};
 
-/// A number, and what is added to it, each so many times.
+/// A sum: a number, and multiples of roots.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Sum {
     /// The number.
     pub number: i64,
-    /// How often each is in it.
+    /// The roots, each with its factor.
     pub terms: Vec<(i64, Root)>,
 }
 
 impl Sum {
-    /// What it is of, if it is one thing alone.
+    /// The root, if the sum is one root alone.
     pub fn alone(&self) -> Option<&Root> {
         match (&self.terms[..], self.number) {
             ([(1, root)], 0) => Some(root),
@@ -23,16 +23,16 @@ impl Sum {
         }
     }
 
-    /// Its value; `None` where the state does not have a part of it.
+    /// The value in `state`; `None` if the state lacks a part of the sum.
     pub fn eval(&self, state: &impl EntryState) -> Option<u64> {
         let term = |(times, root): &(i64, Root)| Some((*times as u64).wrapping_mul(root.eval(state)?));
         self.terms.iter().map(term).try_fold(self.number as u64, |sum, term| Some(sum.wrapping_add(term?)))
     }
 
-    /// Such as `rdi`, `[sp+8]`, `pc - 5`, `3*[sp] - 3*x16 - 24`.
+    /// Parse a sum such as `rdi`, `[sp+8]`, `pc - 5`, `3*[sp] - 3*x16 - 24`.
     ///
     /// # Errors
-    /// It is none, or names a register that there is not.
+    /// The text is no sum, or names a register that does not exist.
     pub fn parse(text: &str, abi: &Abi) -> Result<Sum> {
         let wrong = || Error::new(format!("'{text}' is no sum of registers, words as [sp+8], numbers, {}", told()));
         let (mut sum, mut rest, mut first) = (Sum::default(), text.trim(), true);
@@ -66,7 +66,7 @@ impl Sum {
     }
 }
 
-/// Can a contract state that? It knows the registers of the site, what they point to, and what callbacks are told.
+/// Can a contract use this root? It can use registers of the site, memory that they point to, and values for callbacks.
 fn is_stated(root: &Root) -> bool {
     match root {
         Root::Reg(_) | Root::Pc | Root::Result => true,
@@ -79,12 +79,12 @@ fn told() -> String {
     Root::words().filter(|(_, root)| is_stated(root)).map(|(word, _)| word).collect::<Vec<_>>().join(", ")
 }
 
-/// What a callee is given.
+/// An argument of a callee.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Argument {
     /// The value.
     pub value: Sum,
-    /// How many bits of it count, from the lowest.
+    /// The number of significant bits, from the lowest.
     pub bits: u32,
 }
 
@@ -93,82 +93,82 @@ pub struct Argument {
 pub struct Variable {
     /// Its symbol.
     pub name: String,
-    /// The function's.
+    /// The symbol of the function.
     pub callee: String,
 }
 
-/// A place that holds something when the trampoline is reached.
+/// A place with a stated value when the trampoline is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
     /// A register.
     Reg(Reg),
-    /// The 8 bytes so many above SP.
+    /// The 8 bytes at this offset above SP.
     Word(u64),
 }
 
-/// A word of memory that has a value before anything runs.
+/// A word of memory with an initial value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Word {
     /// The symbol before it.
     pub symbol: String,
-    /// Bytes behind that.
+    /// Bytes behind the symbol.
     pub offset: u64,
     /// The value.
     pub value: u64,
 }
 
-/// What is so where a trampoline goes on without having called anything.
+/// Statements for runs in which the trampoline calls nothing.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Uncalled {
-    /// What the site holds otherwise.
+    /// Values at the site that differ from [`Stated::holds`].
     pub holds: Vec<(Held, Sum)>,
-    /// What registers hold in the end.
+    /// Values of registers when the trampoline leaves.
     pub gives: Vec<(Reg, Sum)>,
 }
 
-/// Where a trampoline goes on that is called in the middle of a function.
+/// The address at which a trampoline in the middle of a function leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// So many bytes behind the call that reached it.
+    /// This many bytes behind the call that reached the trampoline.
     Behind(i64),
-    /// Where the function says that it calls, as if the site had gone there.
+    /// The address that the callee returns, as if the site had gone there.
     Result,
 }
 
-/// What a file states besides.
+/// The additional statements of a contract in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stated {
-    /// What its callee is given; `None` where its kind and the profile say that.
+    /// The arguments of the callee; `None` if its kind and the profile define them.
     pub arguments: Option<Vec<Argument>>,
-    /// The variables by which it finds its callee: the first that is not NULL counts.
+    /// The variables with the callee's address: the first that is not NULL counts.
     pub through: Vec<Variable>,
-    /// All of these may be NULL. Then it calls nothing.
+    /// All variables may be NULL. Then the trampoline calls nothing.
     pub may_be_null: bool,
-    /// What it calls is known to leave vector registers alone.
+    /// The callees are known to leave vector registers alone.
     pub general_handlers: bool,
-    /// How often the callback is called.
+    /// The number of calls of the callback.
     pub calls: u64,
-    /// What SP may be modulo 16 at its first instruction; whatever the architecture lets it be, where nothing is stated.
+    /// The possible values of SP modulo 16 at the first instruction; if empty, those of the architecture.
     pub sp: Vec<u64>,
-    /// Bits of the flags register that are clear there; `None`: those that are where C code begins.
+    /// Bits of the flags register that are clear at the first instruction; `None` means those of the start of C code.
     pub clear_flags: Option<u64>,
-    /// Bytes on the stack that the site has left for it, and that are gone when it goes on.
+    /// Bytes on the stack that the site pushed for the trampoline, which the trampoline pops.
     pub pushed: u64,
-    /// What is there then.
+    /// Values when the trampoline is reached.
     pub holds: Vec<(Held, Sum)>,
-    /// Where it goes on.
+    /// The address at which the trampoline leaves.
     pub next: Next,
-    /// Registers that hold something of its own in the end.
+    /// Registers with stated values when the trampoline leaves.
     pub gives: Vec<(Reg, Sum)>,
-    /// When it calls nothing, if there is such a way through it.
+    /// Statements for runs without a call, if there are such runs.
     pub uncalled: Option<Uncalled>,
     /// The address in the register by which a thread finds its memory.
     pub thread: Option<Sum>,
     /// Bytes below SP that signals leave alone.
     pub red_zone: u64,
-    /// What it finds in memory.
+    /// Words of memory with initial values.
     pub memory: Vec<Word>,
-    /// Registers of the platform that hold something of the function here: the contract names them among those that are kept.
+    /// Registers of the platform that hold values of the function: the contract lists them as preserved.
     pub carries: RegSet,
 }
 

@@ -1,28 +1,28 @@
-//! What instructions do to values, besides what [`crate::effect::effects`] says of SP, of moved registers and of control: what
-//! whoever follows values needs. Together the two say which registers an instruction reads and writes.
+//! Effects of instructions on values, for code that follows values. [`crate::effect::effects`] has the effects on SP, moved
+//! registers and control. Together the two determine which registers an instruction reads and writes.
 
 use crate::words::abi::Reg;
 use crate::words::step::{Disp, Local, Sym};
 
-/// The low part of an address: what it belongs to.
+/// The target of an address whose low part an instruction adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// A symbol.
     Symbol(Sym),
-    /// What the instruction behind this label has the high part of.
+    /// The address whose high part is in the instruction behind this label.
     Anchor(Local),
 }
 
 /// A word of memory that an instruction reads and writes in one step, or compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// So many bytes from the thread pointer, or into the thread's own copy of a variable.
+    /// The word at this offset from the thread pointer, or in the thread's own copy of a variable.
     Thread(Disp),
-    /// Where a register points to.
+    /// The word to which a register points.
     At(Reg),
 }
 
-/// What is stored.
+/// The value that is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// A register.
@@ -36,22 +36,22 @@ pub enum Stored {
 /// The CPU's state besides general registers, in one piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateArea {
-    /// The registers that say which components: the lower half of a word, and the upper one.
+    /// The registers with the mask of components: its lower half, and its upper half.
     pub mask: [Reg; 2],
-    /// Those that C functions may overwrite.
+    /// The components that C functions may clobber.
     pub components: i32,
     /// Bytes above SP.
     pub bytes: i32,
-    /// Of these, what has to be 0 before, word by word.
+    /// The bytes of the area that must be 0 before, stored word by word.
     pub reserved: (i32, i32),
 }
 
-/// What an instruction does to values.
+/// The effect of an instruction on values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Nothing besides its other effects.
     None,
-    /// Of the register that it stores, only the lower half.
+    /// Stores only the lower half of the register.
     StoreHalf,
     /// Nothing: an indirect call may come here.
     LandingPad,
@@ -62,115 +62,115 @@ pub enum Action {
     },
     /// `dst` = `src` + `add`.
     Add {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is added to.
+        /// The register to which is added.
         src: Reg,
-        /// What is added.
+        /// The number that is added.
         add: i32,
     },
     /// `dst` = `src` down to a multiple of `to`.
     RoundDown {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is rounded.
+        /// The register that is rounded.
         src: Reg,
         /// A power of two.
         to: u8,
     },
     /// `dst` = a number.
     Set {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The number.
         number: i32,
     },
     /// `dst` = a number of 64 bits.
     SetWide {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The number.
         number: i64,
     },
     /// Bits 48 to 63 of `dst`; the others stay.
     SetTop {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The bits.
         bits: u16,
     },
     /// `dst` is shifted left by so many bits.
     ShiftLeft {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// How far: 0 to 63.
         by: u8,
     },
     /// Bits 16 to 31 of `dst`; the others stay.
     SetHigh {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The bits.
         bits: u16,
     },
     /// `dst` = its low 32 bits + `add`, as a number of 32 bits with a sign.
     AddWord {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is added.
+        /// The number that is added.
         add: i32,
     },
     /// `dst` = the address of a symbol.
     Address {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The symbol.
         sym: Sym,
     },
     /// `dst` = the high part of a symbol's address.
     High {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The symbol.
         sym: Sym,
     },
     /// `dst` = `base` + the low part of an address.
     Low {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What has the high part.
+        /// The register with the high part.
         base: Reg,
-        /// Of which address.
+        /// The target of the address.
         of: Part,
     },
     /// `dst` = the word at a symbol.
     LoadSymbol {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// The symbol.
         sym: Sym,
     },
     /// `dst` = the word at `base` + the low part of an address.
     LoadLow {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What has the high part.
+        /// The register with the high part.
         base: Reg,
-        /// Of which address.
+        /// The target of the address.
         of: Part,
     },
     /// `dst` = the word at `base` + `at`.
     LoadAt {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
     },
     /// Push the word at `base` + `at`.
     PushAt {
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
@@ -206,57 +206,57 @@ pub enum Action {
     LoadState(StateArea),
     /// `dst` = a register that may be the thread pointer.
     ThreadPointer {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// Which: one of the facts' `threads`.
         of: &'static str,
     },
     /// `dst` = `src` + the high part of a thread-local variable's offset from the thread pointer.
     OffsetHigh {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is added to: the thread pointer, or 0.
+        /// The register to which is added: the thread pointer, or 0.
         src: Reg,
         /// The variable.
         sym: Sym,
     },
     /// `dst` = `src` + the low part of that.
     OffsetLow {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What has the thread pointer and the high part.
+        /// The register with the thread pointer plus the high part.
         src: Reg,
         /// The variable.
         sym: Sym,
     },
     /// `dst` = a word of the thread.
     LoadThread {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// Bytes from the thread pointer, or into a variable.
         at: Disp,
     },
     /// Store to a word of the thread.
     StoreThread {
-        /// What is stored.
+        /// The register that is stored.
         src: Reg,
         /// Bytes from the thread pointer, or into a variable.
         at: Disp,
     },
     /// `dst` = the sum of two registers.
     AddRegs {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is added to.
+        /// The register to which is added.
         src: Reg,
-        /// What is added.
+        /// The register that is added.
         add: Reg,
     },
     /// Add to a word of memory, and have in `dst` what it was: no signal comes between.
     AtomicAdd {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
-        /// What is added.
+        /// The register that is added.
         add: Reg,
         /// The word.
         cell: Cell,
@@ -265,16 +265,16 @@ pub enum Action {
     AddToMemory {
         /// The word.
         cell: Cell,
-        /// What is added.
+        /// The number that is added.
         add: i32,
     },
     /// Store a word at `base` + `at`, which is no place on the stack.
     StoreAt {
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
-        /// What is stored.
+        /// The value that is stored.
         stored: Stored,
     },
     /// Push the word at a symbol.
@@ -291,14 +291,14 @@ pub enum Action {
     },
     /// The CPU's clock: into `low`, or its low half there and its high half into `high`.
     ReadClock {
-        /// What is written.
+        /// The register for the clock, or for its lower half.
         low: Reg,
-        /// The same.
+        /// The register for the upper half, if there is one.
         high: Option<Reg>,
     },
     /// `dst` = so many of the lowest bits of `src`.
     LowBits {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// What they are of.
         src: Reg,
@@ -307,25 +307,25 @@ pub enum Action {
     },
     /// Store the lower half of a register at `base` + `at`, which is no place on the stack.
     StoreHalfAt {
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
-        /// What is stored.
+        /// The register that is stored.
         src: Reg,
     },
     /// The flags compare a register with the word at `base` + `at`.
     CompareAt {
         /// The register.
         reg: Reg,
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
     },
     /// The flags say whether the word at `base` + `at` is zero.
     TestAt {
-        /// Where the address is computed from.
+        /// The base register of the address.
         base: Reg,
         /// Bytes from there.
         at: i32,
@@ -403,7 +403,7 @@ pub enum Action {
     },
     /// `dst` = `src`, shifted left until a bit of it is the sign.
     BitToSign {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
         /// What is shifted.
         src: Reg,
@@ -437,7 +437,7 @@ pub enum Action {
     PushNext,
     /// `dst` = the address of the next instruction.
     LinkNext {
-        /// What is written.
+        /// The register that is written.
         dst: Reg,
     },
     /// Call a symbol.

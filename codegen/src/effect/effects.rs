@@ -1,10 +1,10 @@
-//! What instructions do, for unwind tables, costs, mutants and the symbolic checker. Each architecture says it of its own.
+//! Effects of instructions, for unwind tables, costs, mutants and the symbolic checker. Each architecture defines its own.
 
 use crate::effect::action::Action;
 use crate::words::abi::Reg;
 use crate::words::step::Local;
 
-/// What an instruction does to SP.
+/// The effect of an instruction on SP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpEffect {
     /// Nothing.
@@ -15,7 +15,7 @@ pub enum SpEffect {
     CopyTo(Reg, i32),
     /// SP becomes a register plus this.
     CopyFrom(Reg, i32),
-    /// SP is rounded down, or becomes something else: no longer known relative to entry.
+    /// SP is rounded down, or gets an unknown value: its distance from SP at the entry is no longer known.
     Realign,
 }
 
@@ -54,7 +54,7 @@ impl Slots {
     }
 }
 
-/// The registers that an instruction moves, unchanged, to where they can be found again.
+/// The registers that an instruction copies, unchanged, to other registers or to the stack, or loads from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moves {
     /// None.
@@ -72,7 +72,7 @@ pub enum Moves {
     },
 }
 
-/// What an instruction does.
+/// The effects of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effects {
     /// Effect on SP.
@@ -83,13 +83,13 @@ pub struct Effects {
     pub loads: u16,
     /// 8-byte memory slots written, including a call's push.
     pub stores: u16,
-    /// Where control goes.
+    /// The flow of control after the instruction.
     pub flow: Flow,
-    /// How many the CPU executes: what is one line for an assembler may be more.
+    /// The number of instructions that the CPU executes: one line of assembly may be several.
     pub executed: u8,
-    /// What it does to values besides.
+    /// Other effects on values.
     pub action: Action,
-    /// The flags may have any value afterwards.
+    /// The instruction clobbers the flags.
     pub changes_flags: bool,
 }
 
@@ -106,12 +106,12 @@ impl Effects {
         changes_flags: false,
     };
 
-    /// The same with another flow.
+    /// [`Effects::PLAIN`] with another flow.
     pub const fn flow(flow: Flow) -> Effects {
         Effects { flow, ..Effects::PLAIN }
     }
 
-    /// The same with another effect on SP.
+    /// [`Effects::PLAIN`] with another effect on SP.
     pub const fn sp(sp: SpEffect) -> Effects {
         Effects { sp, ..Effects::PLAIN }
     }
@@ -143,23 +143,23 @@ impl Effects {
 }
 
 impl Effects {
-    /// No other effect than this action.
+    /// [`Effects::PLAIN`] with this action.
     pub const fn action(action: Action) -> Effects {
         Effects { action, ..Effects::PLAIN }
     }
 
-    /// This action too.
+    /// These effects, and this action.
     pub const fn and(self, action: Action) -> Effects {
         Effects { action, ..self }
     }
 
-    /// And the flags may have any value.
+    /// These effects, and clobbered flags.
     pub const fn changing_flags(self) -> Effects {
         Effects { changes_flags: true, ..self }
     }
 }
 
-/// How unwinding starts at a trampoline's first instruction, where it differs from a C function's.
+/// The unwind rules at a trampoline's first instruction, if they differ from those of a C function.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct CfiEntry {
     /// The column of the return address.
@@ -168,9 +168,9 @@ pub struct CfiEntry {
     pub cfa_offset: i32,
     /// Columns whose value is in another register at entry: (column, register).
     pub moved: &'static [(u16, Reg)],
-    /// The return address cannot be told.
+    /// The return address is undefined.
     pub undefined: bool,
-    /// The return address is where the function goes on, and not behind a call that it made: unwinders look up the address
-    /// itself, and not the one before it.
+    /// The return address is not behind a call, but the address where the function goes on: unwinders look up the address
+    /// itself, not the one before it.
     pub signal: bool,
 }

@@ -1,4 +1,4 @@
-//! The vocabulary of mutants: operators, what they are applied with, and the faulty forms of an instruction.
+//! The vocabulary of mutants: operators, their operands, and the faulty forms of an instruction.
 //!
 //! An operator is an edit that has made a real trampoline wrong before.
 
@@ -13,7 +13,7 @@ macro_rules! operators {
         pub enum Operator { $(#[doc = $about] $variant),* }
 
         impl Operator {
-            /// All of them, in the order of reports.
+            /// All operators, in the order of reports.
             pub const ALL: &[Operator] = &[$(Operator::$variant),*];
 
             /// The name in reports and on the command line.
@@ -21,7 +21,7 @@ macro_rules! operators {
                 match self { $(Operator::$variant => $name),* }
             }
 
-            /// What it does to a trampoline.
+            /// The operator's effect on a trampoline.
             pub fn about(self) -> &'static str {
                 match self { $(Operator::$variant => $about),* }
             }
@@ -103,7 +103,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// In a report.
+    /// The operand's text in a report.
     pub fn text(self, abi: &Abi) -> String {
         match self {
             Operand::None => String::new(),
@@ -114,41 +114,41 @@ impl Operand {
     }
 }
 
-/// What is wrong in the unwind table of a mutant, or in the type before it.
+/// A fault in the unwind table of a mutant, or in the type before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misstated {
-    /// CFA is off by so many bytes from here on, until SP moves again.
+    /// CFA is off by this many bytes from here on, until SP moves again.
     Cfa(i32),
-    /// The return address is in this column. Of the whole table, as all that follow: before the first instruction.
+    /// The return address is in this column. This fault and the next two concern the whole table, before the first instruction.
     Column(u16),
     /// Unwinders look up the address before the return address, as if the traced function had called.
     Called,
-    /// It begins at the trampoline, and not with what stands in front.
+    /// The table begins at the trampoline, without the bytes in front of it.
     Late,
-    /// The type before the function. Of all of it, too.
+    /// The type before the function is wrong.
     Type(Mistyped),
-    /// A saved register is so many bytes from where it is.
+    /// The table's offset of a saved register is off by this many bytes.
     Slot(i32),
-    /// It names nobody who knows of the landing pad.
+    /// The table has no personality function for the landing pad.
     NoPersonality,
     /// In the table of call sites, the call ends one byte early.
     Short,
-    /// The landing pad is so many bytes from where it is.
+    /// The address of the landing pad is off by this many bytes.
     Pad(i32),
     /// The call has no landing pad.
     NoPad,
-    /// The call that hands an exception back has one.
+    /// The call that hands an exception back has a landing pad.
     PadAgain,
 }
 
-/// What is wrong with the type before a function.
+/// A fault in the type before a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistyped {
-    /// There is none.
+    /// The type is missing.
     Missing,
-    /// It has another value.
+    /// The type has another value.
     Other,
-    /// Something stands between it and the function.
+    /// Other bytes are between the type and the function.
     Place,
 }
 
@@ -194,25 +194,25 @@ pub struct Fault<I> {
     pub operator: Operator,
     /// The register or number that the operator takes.
     pub operand: Operand,
-    /// What stands in the instruction's place; `None` if nothing does.
+    /// The replacement of the instruction; `None` if it is removed.
     pub insn: Option<I>,
 }
 
-/// Where an architecture puts the faulty forms of an instruction.
+/// The collector of an instruction's faulty forms.
 pub struct Faults<'o, I>(pub(crate) &'o mut dyn FnMut(Fault<I>));
 
 impl<I> Faults<'_, I> {
-    /// The instruction is missing, and that has a name of its own.
+    /// Add the fault that the instruction is missing, under a name of its own.
     pub fn drop(&mut self, operator: Operator) {
         (self.0)(Fault { operator, operand: Operand::None, insn: None });
     }
 
-    /// `insn` stands in its place.
+    /// Add the fault that `insn` replaces the instruction.
     pub fn put(&mut self, operator: Operator, operand: Operand, insn: impl Into<I>) {
         (self.0)(Fault { operator, operand, insn: Some(insn.into()) });
     }
 
-    /// What `form` makes of a difference stands in its place, upwards and downwards.
+    /// Add the faults that `form` of the difference, positive and negative, replaces the instruction.
     pub fn off_by<J: Into<I>>(&mut self, operator: Operator, by: i32, form: impl Fn(i32) -> J) {
         for by in [by, -by] {
             self.put(operator, Operand::By(by), form(by));
@@ -221,7 +221,7 @@ impl<I> Faults<'_, I> {
 }
 
 impl<I, F> Faults<'_, Either<I, F>> {
-    /// `insn`, which no trampoline has, stands in its place.
+    /// Add the fault that `insn`, which no trampoline has, replaces the instruction.
     pub fn put_faulty(&mut self, operator: Operator, operand: Operand, insn: F) {
         (self.0)(Fault { operator, operand, insn: Some(Either::Faulty(insn)) });
     }

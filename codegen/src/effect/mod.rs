@@ -1,4 +1,4 @@
-//! What instructions do: to values, to SP and control, to registers; and how that can be wrong.
+//! Effects of instructions on values, SP, control and registers, and their faults.
 
 pub mod action;
 pub mod effects;

@@ -1,10 +1,10 @@
-//! Where instructions are encoded to: bytes, and fields that wait for addresses.
+//! The buffer for encoded instructions: bytes, and fields that wait for addresses.
 
 use dynasmrt::{AssemblyOffset, DynasmApi};
 
 use crate::words::step::{Local, Sym};
 
-/// What a fixup refers to.
+/// The symbol or label to which a fixup refers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ref {
     /// A symbol of the listing.
@@ -20,13 +20,13 @@ pub struct Fixup {
     pub at: usize,
     /// ELF relocation type.
     pub r_type: u32,
-    /// What it refers to.
+    /// The symbol or label to which the fixup refers.
     pub to: Ref,
-    /// What is added to it.
+    /// The addend.
     pub addend: i64,
 }
 
-/// Where instructions are encoded to. dynasm writes into it.
+/// The buffer for encoded instructions. dynasm writes into it.
 #[derive(Default, Debug)]
 pub struct CodeBuf {
     /// The bytes.
@@ -36,7 +36,7 @@ pub struct CodeBuf {
 }
 
 impl CodeBuf {
-    /// The field `back` bytes before the end refers to `to`.
+    /// Add a fixup for the field `back` bytes before the end, which refers to `to`.
     pub fn fixup(&mut self, back: usize, r_type: u32, to: Ref, addend: i64) {
         self.fixups.push(Fixup { at: self.bytes.len() - back, r_type, to, addend });
     }

@@ -1,4 +1,4 @@
-//! What an architecture provides, with its own instruction type.
+//! The traits that an architecture implements, with its own instruction type.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,35 +17,35 @@ use crate::profile::target::Target;
 use crate::words::error::Result;
 use crate::words::step::Step;
 
-/// What is true of an architecture, and how C calls and sites work there. One unit struct implements this and all that
-/// follows.
+/// The facts about an architecture, and how C calls and sites work there. One unit struct implements this trait and those
+/// below.
 pub trait Architecture: Sync + 'static {
-    /// What is true under every choice.
+    /// The facts that hold under every option and profile.
     const FACTS: &'static Facts;
 
-    /// What an emulator must know.
+    /// The architecture's data for emulators.
     const MACHINE: &'static Machine;
 
     /// Resolve options into a target.
     fn target(convention: &'static Convention, choices: Choices) -> Result<Target>;
 
-    /// How unwinding starts at this kind of trampoline.
+    /// The unwind rules at the first instruction of this kind of trampoline.
     fn cfi_entry(kind: Kind) -> CfiEntry;
 }
 
 /// An instruction in three columns: text, bytes, effects. [`rows`](crate::rows) implements it. It is a value: comparing,
 /// copying, printing and encoding it needs nothing else but its target.
 pub trait Instruction: Copy + fmt::Debug + 'static {
-    /// Append its bytes and fixups.
+    /// Append the instruction's bytes and fixups.
     ///
     /// # Errors
-    /// An operand that it cannot hold.
+    /// An operand that the instruction cannot hold.
     fn encode(self, target: &Target, out: &mut CodeBuf) -> Result<()>;
 
-    /// Write it as GNU as reads it.
+    /// Write the instruction as text for GNU as.
     fn text(self, names: &Names, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// What it does.
+    /// The effects of the instruction.
     fn effects(self) -> Effects;
 }
 
@@ -79,19 +79,19 @@ pub trait Labels {
     }
 }
 
-/// Steps in instructions.
+/// Lowering of steps to instructions.
 pub trait Lower: Architecture {
-    /// What trampolines are made of.
+    /// The type of the architecture's instructions.
     type Insn: Instruction;
 
-    /// Append the instructions of one step. What cannot be done is an error, never left out.
+    /// Append the instructions of one step. An unsupported step is an error, and is never left out.
     ///
     /// # Errors
-    /// [`Lowering::unsupported`]: the architecture has no way to do it.
+    /// [`Lowering::unsupported`]: the architecture does not support the step.
     fn lower(step: Step, cx: &mut Lowering<Self::Insn>) -> Result<()>;
 }
 
-/// An instruction set: all that generating takes, and patching.
+/// An instruction set: all traits needed for generating and patching.
 pub trait Isa: Labels + Lower + Patch {}
 
 impl<I: Labels + Lower + Patch> Isa for I {}

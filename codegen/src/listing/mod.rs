@@ -16,12 +16,12 @@ use crate::words::abi::Reg;
 use crate::words::error::{Error, Result};
 use crate::words::step::{Callee, Disp, KernelLabel, Local, Name, Role, Step, Sym};
 
-/// A place that instructions refer to: so many bytes behind a symbol.
+/// A place to which instructions refer: a symbol plus an offset in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SymRef<'a> {
     /// The symbol.
     pub name: &'a str,
-    /// Bytes behind it.
+    /// Bytes behind the symbol.
     pub add: i32,
 }
 
@@ -32,10 +32,10 @@ impl std::fmt::Display for SymRef<'_> {
     }
 }
 
-/// One line.
+/// One line of a listing.
 #[derive(Clone, Copy, Debug)]
 pub enum Line<I> {
-    /// An instruction and what its value is to the C side.
+    /// An instruction, and a note on the meaning of its value in C.
     Insn(I, &'static str),
     /// A label inside the trampoline.
     Local(Local),
@@ -45,7 +45,7 @@ pub enum Line<I> {
     Block(Role, &'static str),
     /// From here on, the unwind table does not know the return address.
     ReturnLost,
-    /// From here on, it knows it again: it is where it was at the entry.
+    /// From here on, the unwind table knows the return address again: it is where it was at the entry.
     ReturnFound,
     /// The next instructions have the number of the function, where [`Facts::number`](crate::arch::facts::Facts::number) says.
     Numbered(Event),
@@ -71,7 +71,7 @@ impl<I> Line<I> {
 pub struct Listing<'a, I> {
     /// In order of emission.
     pub lines: Vec<Line<I>>,
-    /// The symbols that they refer to.
+    /// The symbols to which the lines refer.
     pub symbols: Vec<SymRef<'a>>,
 }
 
@@ -79,14 +79,14 @@ impl<I> Listing<'_, I> {
     /// The line of a label.
     ///
     /// # Errors
-    /// It is put nowhere.
+    /// The label is in no line.
     pub(crate) fn label(&self, local: Local, spec: &Spec) -> Result<usize> {
         let found = self.lines.iter().position(|line| matches!(line, Line::Local(l) if *l == local));
         found.ok_or_else(|| unbound(local, spec))
     }
 }
 
-/// A label is referred to, and put nowhere.
+/// The error for a label that is referred to, but is in no line.
 pub(crate) fn unbound(local: Local, spec: &Spec) -> Error {
     Error::Unbound { label: format!(".L{}_{}", spec.name, local.suffix()) }
 }
@@ -97,11 +97,11 @@ impl<I> Default for Listing<'_, I> {
     }
 }
 
-/// What lowering works on: the listing so far, the target, and how far SP and the frame are.
+/// The state of lowering: the listing so far, the target, and the positions of SP and frame pointer.
 pub struct Lowering<'t, 'a, 'l, I> {
     /// Options and layouts.
     pub target: &'t Target,
-    /// What is generated.
+    /// The spec of the trampoline.
     pub spec: &'t Spec<'a>,
     /// The frame of this trampoline.
     pub frame: &'t FrameLayout,
@@ -121,7 +121,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         self.noted(insn, "");
     }
 
-    /// Append an instruction and say what its value is to the C side.
+    /// Append an instruction with a note on the meaning of its value in C.
     pub fn noted(&mut self, insn: I, note: &'static str) {
         self.listing.lines.push(Line::Insn(insn, note));
     }
@@ -131,12 +131,12 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         self.listing.lines.push(Line::Local(local));
     }
 
-    /// From here on, nothing tells unwinders the return address.
+    /// Mark that from here on unwinders do not know the return address.
     pub fn return_lost(&mut self) {
         self.listing.lines.push(Line::ReturnLost);
     }
 
-    /// From here on, it is where it was at the entry.
+    /// Mark that from here on the return address is where it was at the entry.
     pub fn return_found(&mut self) {
         self.listing.lines.push(Line::ReturnFound);
     }
@@ -156,7 +156,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// Refer to the variable with the `ftrace_ops`. A profile has one if its callback gets `op`.
     ///
     /// # Errors
-    /// It has none.
+    /// The profile has none.
     pub fn op(&mut self) -> Result<Sym> {
         let op = self.target.convention.callback.op.ok_or_else(|| Error::Absent {
             profile: self.target.convention.profile.to_owned(),
@@ -166,7 +166,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         Ok(self.symbol(op))
     }
 
-    /// What is recorded.
+    /// The parameters of a trampoline that records.
     ///
     /// # Errors
     /// Nothing is.
@@ -177,7 +177,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
     /// The profile's thread pointer.
     ///
     /// # Errors
-    /// It has none.
+    /// The profile has none.
     pub fn thread(&self) -> Result<&'static str> {
         let &Convention { thread, profile, facts, .. } = self.target.convention;
         thread.ok_or_else(|| Error::Absent {
@@ -201,12 +201,12 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         Ok(self.symbol(clock))
     }
 
-    /// Refer to where the body of the traced function begins.
+    /// Refer to the start of the traced function's body.
     pub fn body(&mut self) -> Sym {
         self.refer(SymRef { name: self.spec.body.function, add: self.spec.body.resume })
     }
 
-    /// Refer to what a landing pad hands an exception back to.
+    /// Refer to the function to which a landing pad hands an exception back.
     pub fn resume(&mut self) -> Sym {
         self.symbol(lsda::RESUME)
     }
@@ -230,7 +230,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         Disp { value: self.frame.records[i].offset + add, name: Name::Record(i as u8) }
     }
 
-    /// The architecture has no instructions for a step.
+    /// The error for a step that the architecture does not support.
     pub fn unsupported(&self, step: Step) -> Error {
         let (arch, profile) = (self.target.facts.name, self.target.convention.profile.to_owned());
         Error::Unsupported { arch, profile, what: format!("{step:?}") }
@@ -253,7 +253,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         self.count().map(|at| at.moved(8))
     }
 
-    /// The offset of the word before that, where a context says what it has.
+    /// The offset of the word before a context's first word, which describes the context.
     ///
     /// # Errors
     /// The frame has no context.
@@ -263,7 +263,7 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         found.ok_or_else(|| Error::new("the frame has no context; valid: that of a trampoline with programs"))
     }
 
-    /// What a call refers to. Where a callback is called through `op`, that is what stands there until one is attached.
+    /// The symbol to which a call refers. For a callback through `op`, it is the function there until a callback is attached.
     pub fn callee(&mut self, callee: Callee) -> Sym {
         let name = match callee {
             Callee::Patchable | Callee::OpFunc => self.target.convention.callback.symbol,
@@ -289,17 +289,17 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         }
     }
 
-    /// What counts tail calls, and the slot of what the function gave back of it.
+    /// The register that counts tail calls, and the slot of the function's returned counter.
     ///
     /// # Errors
-    /// Nothing is given back.
+    /// The function returns no counter.
     pub fn counted(&self) -> Result<(Reg, Disp)> {
         let counted = self.spec.kind.programs().and_then(|programs| programs.tail_call);
         let reg = counted.ok_or_else(|| Error::new("no tail calls are counted; valid: with TAIL_CALL_CTX"))?.reg;
         Ok((reg, self.slot(Content::Result(reg))?))
     }
 
-    /// The slots of results that programs are shown, and of one that a program decides.
+    /// The slots of results that programs get, and of a result that a program decides.
     pub fn shown_results(&self) -> impl Iterator<Item = (Reg, Disp)> + use<I> {
         let rets = self.target.facts.abi.rets;
         let slots = self.frame.fields.iter().enumerate().filter_map(|(i, f)| match f.content {
@@ -324,15 +324,15 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
         Ok(Disp { value, name: Name::Number(index as u8) })
     }
 
-    /// Where a word of the thread is: bytes from the thread pointer, or in [`Lowering::tls`].
+    /// The offset of a word of the thread: from the thread pointer, or in the variable of [`Lowering::tls`].
     ///
     /// # Errors
-    /// The profile does not say.
+    /// The profile has no such number.
     pub fn word(&self, of: ThreadWord) -> Result<Disp> {
         self.number(of.number(self.recorder()?.tls))
     }
 
-    /// Refer to the thread-local variable that has the thread's words, if one has them.
+    /// Refer to the thread-local variable with the thread's words, if they are in one.
     ///
     /// # Errors
     /// Nothing is recorded.

@@ -1,4 +1,4 @@
-//! The names that the text of instructions has in place of numbers.
+//! Names that replace numbers in the text of instructions.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl Names<'_> {
         DispText { value: disp.value, named }
     }
 
-    /// What is referred to.
+    /// The place to which a symbol index refers.
     pub fn sym(&self, sym: Sym) -> SymRef<'_> {
         self.symbols.get(sym.0 as usize).copied().unwrap_or(SymRef { name: "?", add: 0 })
     }

@@ -1,4 +1,4 @@
-//! Instructions as the encoding tables of manuals have them, for code that somebody else wrote: it has no listing.
+//! Instruction patterns as in the encoding tables of manuals, for foreign code, which has no listing.
 
 use crate::contract::Contract;
 use crate::effect::effects::{Effects, Flow, Moves, SpEffect};
@@ -6,24 +6,24 @@ use crate::effect::faults::{Faults, Operand, Operator};
 use crate::words::abi::Reg;
 use crate::words::step::Local;
 
-/// What an architecture knows of other people's instructions.
+/// An architecture's patterns for instructions of foreign code.
 #[derive(Debug)]
 pub struct PatternTable {
-    /// Of those that several fit, the first one holds.
+    /// The patterns. If several fit, the first one holds.
     pub list: &'static [InsnPattern],
     /// Instructions that do nothing, the longest first.
     pub nops: &'static [&'static [u8]],
-    /// How a constant comes into a register.
+    /// Instructions that make a constant in a register.
     pub steps: &'static [Step],
-    /// How the address of a symbol does: instructions, each with the type, place and addend of its relocation.
+    /// Instructions that load the address of a symbol, each with the type, place and addend of its relocation.
     pub load: &'static [(InsnPattern, (u32, usize, i64))],
 }
 
 impl PatternTable {
-    /// None are known.
+    /// The table of an architecture without patterns.
     pub const NONE: PatternTable = PatternTable { list: &[], nops: &[], steps: &[], load: &[] };
 
-    /// Instructions that do nothing, of so many bytes together.
+    /// NOPs of `room` bytes together.
     pub fn fill(&self, mut room: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for nop in self.nops {
@@ -36,14 +36,14 @@ impl PatternTable {
     }
 }
 
-/// An instruction that puts a constant into `a`, or the constant in `a` and maybe `b` into more of it.
+/// An instruction that puts a constant into `a`, or that changes the constant in `a` and maybe `b`.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The instruction.
     pub form: InsnPattern,
-    /// Where it stands in a sequence.
+    /// The position of the instruction in a sequence.
     pub place: Place,
-    /// What is in the register then, from what was there before, and from the instruction's address.
+    /// The new value of the register, from its old value, the fields, and the instruction's address.
     pub value: fn(u64, &Fields, u64) -> u64,
 }
 
@@ -52,12 +52,12 @@ pub const fn step(place: Place, form: InsnPattern, value: fn(u64, &Fields, u64) 
     Step { form, place, value }
 }
 
-/// Where an instruction stands in the sequence that makes a constant.
+/// The position of an instruction in the sequence that makes a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// It begins one.
+    /// The instruction begins a sequence.
     First,
-    /// It goes on with one.
+    /// The instruction continues a sequence.
     Next,
     /// Right behind the first one, it uses the constant plus its immediate: a jump, or a load.
     Last,
@@ -66,18 +66,18 @@ pub enum Place {
 /// A constant that a sequence of instructions makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Constant {
-    /// The register that it is in.
+    /// The register with the constant.
     pub register: Reg,
     /// The constant.
     pub value: u64,
     /// Bytes of the sequence.
     pub size: usize,
-    /// Where the instruction begins that has a part of it and uses all of it, if there is one.
+    /// The offset of the last instruction, if it contains a part of the constant and uses the whole.
     pub last: Option<usize>,
 }
 
 impl Constant {
-    /// What `code`, at an address, begins with: a constant, and each that goes on from the one before.
+    /// The constants that `code`, at an address, begins with: a constant, and each one that continues the one before.
     pub fn read(patterns: &PatternTable, code: &[u8], at: u64) -> Vec<Constant> {
         let next = |now: Option<&Constant>, wanted: &[Place]| {
             let (register, before, from) = now.map_or((None, 0, 0), |c| (Some(c.register), c.value, c.size));
@@ -108,18 +108,18 @@ impl Constant {
 pub struct InsnPattern {
     pattern: &'static str,
     letters: Letters,
-    /// Which bits are constant, and their values.
+    /// The mask of constant bits, and their values.
     constant: (u128, u128),
     /// The pattern is a sequence of bytes, not a little-endian word.
     bytes: bool,
     effects: fn(&Fields) -> Effects,
-    /// What it is called that the immediate is wrong, and whether that has a sign.
+    /// The operator that changes the immediate, and whether the immediate is signed.
     imm: Option<(Operator, bool)>,
     missing: Option<Operator>,
     wrong: Option<(Operator, &'static str)>,
 }
 
-/// What stands for each bit, as a pattern has them. No instruction has more than 15 bytes.
+/// The letter of each bit of a pattern. No instruction has more than 15 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Letters {
     all: [u8; 128],
@@ -155,7 +155,7 @@ impl Letters {
         letters
     }
 
-    /// Which bits are constant, and their values: by these, most instructions are told apart.
+    /// The mask of constant bits, and their values, which distinguish most instructions.
     const fn constant(&self, bytes: bool) -> (u128, u128) {
         let (mut mask, mut value, mut n) = (0, 0, 0);
         while n < self.count {
@@ -170,12 +170,12 @@ impl Letters {
     }
 }
 
-/// The values of a form's fields; 0 where it has none.
+/// The values of a form's fields; 0 for fields that it lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fields {
     /// A register: the one that is written, stored or branched to.
     pub a: Reg,
-    /// Another one.
+    /// Another register.
     pub b: Reg,
     /// The immediate, in bytes.
     pub imm: i32,
@@ -254,12 +254,12 @@ pub fn trap(_: &Fields) -> Effects {
 }
 
 impl Fields {
-    /// Those of a form without fields.
+    /// The fields of a form without any.
     pub const NONE: Fields = Fields { a: Reg(0), b: Reg(0), imm: 0, rest: 0 };
 }
 
 impl InsnPattern {
-    /// Stands for instructions that no form fits: all that can be done to them is to leave them out.
+    /// The pattern of instructions that no form fits: mutants can only remove them.
     pub const UNKNOWN: InsnPattern = InsnPattern::word("", plain);
 
     /// A form of words.
@@ -278,27 +278,27 @@ impl InsnPattern {
         InsnPattern { pattern, letters, constant, bytes, effects, imm: None, missing: None, wrong: None }
     }
 
-    /// With a signed immediate.
+    /// The form with a signed immediate.
     pub const fn signed(self, wrong: Operator) -> InsnPattern {
         InsnPattern { imm: Some((wrong, true)), ..self }
     }
 
-    /// With an unsigned immediate.
+    /// The form with an unsigned immediate.
     pub const fn unsigned(self, wrong: Operator) -> InsnPattern {
         InsnPattern { imm: Some((wrong, false)), ..self }
     }
 
-    /// That it is missing has a name of its own.
+    /// The form with an operator of its own for its removal.
     pub const fn missing(self, operator: Operator) -> InsnPattern {
         InsnPattern { missing: Some(operator), ..self }
     }
 
-    /// The same fields in another pattern, no longer than this one: what stands here when it is wrong.
+    /// The form with a faulty pattern: the same fields, and no longer than this one.
     pub const fn wrong(self, operator: Operator, pattern: &'static str) -> InsnPattern {
         InsnPattern { wrong: Some((operator, pattern)), ..self }
     }
 
-    /// What stands here when it is wrong, and what that is called.
+    /// The operator and the form of the faulty pattern, if there is one.
     pub fn faulty(&self) -> Option<(Operator, InsnPattern)> {
         self.wrong.map(|(operator, pattern)| {
             let InsnPattern { effects, imm, missing, .. } = *self;
@@ -306,17 +306,17 @@ impl InsnPattern {
         })
     }
 
-    /// What the instruction does.
+    /// The effects of an instruction of this form.
     pub fn effects(&self, fields: &Fields) -> Effects {
         (self.effects)(fields)
     }
 
-    /// What stands for each bit.
+    /// The letter of each bit.
     fn letters(&self) -> &[u8] {
         self.letters.all.get(..self.letters.count).unwrap_or_default()
     }
 
-    /// Bytes.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.letters.count / 8
     }
@@ -326,7 +326,7 @@ impl InsnPattern {
         self.letters().iter().any(|c| letters.contains(c))
     }
 
-    /// Each bit from the lowest up: what stands for it in the pattern, and which bit of that field it is.
+    /// Each bit from the lowest up: its letter in the pattern, and its number in that field.
     fn cells(&self) -> Vec<(u8, u32)> {
         let mut cells = self.letters().to_vec();
         if self.bytes {
@@ -405,19 +405,19 @@ impl InsnPattern {
     }
 }
 
-/// An instruction of which the form is known.
+/// An instruction with a known form.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Its form.
+    /// The form of the instruction.
     pub form: InsnPattern,
     /// The values of the form's fields.
     pub fields: Fields,
-    /// The linker fills in its immediate.
+    /// The linker fills in the immediate.
     pub relocated: bool,
 }
 
 impl Found {
-    /// What it does.
+    /// The effects of the instruction.
     pub fn effects(&self) -> Effects {
         self.form.effects(&self.fields)
     }
@@ -434,7 +434,7 @@ impl Found {
         Found { fields: Fields { a, b, ..self.fields }, ..self }
     }
 
-    /// Its faulty forms, besides those that its effects tell.
+    /// Add the faulty forms of the instruction, besides those that follow from its effects.
     pub fn faults(self, contract: &Contract, out: &mut Faults<Found>) {
         let (abi, site, effects) = (&contract.facts.abi, &contract.convention.site, self.effects());
         let Fields { a, b, imm, .. } = self.fields;

@@ -102,9 +102,9 @@ pub struct Mutant {
     pub symbol: String,
     /// The changed lines: `-` or `+`, the offset, the instruction.
     pub diff: Vec<String>,
-    /// Of a listing: the number of the edit, of which the backend makes code again.
+    /// For a listing: the number of the edit, from which the backend makes the code again.
     pub number: usize,
-    /// Of an object: other bytes, at offsets of its file.
+    /// For an object: changed bytes, at offsets in its file.
     pub patch: Vec<(usize, Vec<u8>)>,
 }
 

@@ -43,7 +43,7 @@ pub struct NumberField {
     pub at: u32,
     /// The ELF relocation type that puts a value there.
     pub r_type: u32,
-    /// What stands below the number.
+    /// The bits below the number.
     pub low: i32,
 }
 
@@ -62,19 +62,19 @@ pub struct Assembly {
     pub locals: Vec<Symbol>,
     /// The words in `.text` that are data: for disassemblers, where the psABI has symbols that say so.
     pub data: Vec<u32>,
-    /// Where the numbers of functions stand in `.text`: no relocations of the object, whose numbers are known.
+    /// The places of function numbers in `.text`. Objects have no relocations for them, as the numbers are known.
     pub numbers: Vec<NumberField>,
     /// The unwind table.
     pub eh_frame: EhFrame,
-    /// Where exceptions go.
+    /// The tables of call sites, for exceptions.
     pub tables: Tables,
     /// The function that unwinders ask about that, if they ask one.
     pub personality: Option<u32>,
     /// The words of `.export_symbol`, one every [`Assembly::EXPORT`] bytes, and the label of each entry.
     pub exports: Vec<(Symbol, Reloc)>,
-    /// What objtool is told: contents and relocations of each of [`objtool::SECTIONS`].
+    /// Annotations for objtool: contents and relocations of each of [`objtool::SECTIONS`].
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
-    /// What the listing refers to: number of the symbol, and bytes behind it.
+    /// The places to which the listing refers: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
 }
 

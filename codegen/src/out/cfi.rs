@@ -24,7 +24,7 @@ pub enum CfiOp {
     Register(u16, Reg),
     /// The column has its value again.
     Restore(u16),
-    /// The same, where the first rule of the column was another one.
+    /// The register is unchanged, in a column whose first rule was another one.
     SameValue(u16),
     /// The column's value cannot be told.
     Undefined(u16),
@@ -59,7 +59,7 @@ struct State {
     columns: [Option<Column>; COLUMNS],
     /// How many columns are saved in the frame; while none is, no load can restore one.
     saved: u32,
-    /// Nobody can tell the return address: what else is known of its column is not said.
+    /// The return address is undefined, so rules for its column are not emitted.
     lost: bool,
 }
 
@@ -151,7 +151,7 @@ impl Tracker {
         })
     }
 
-    /// What holds before the first instruction, besides what holds for all of its kind.
+    /// Set the rules before the first instruction that depend on this trampoline, not only on its kind.
     pub(crate) fn start(&mut self, spec: &Spec) {
         self.ops.extend((spec.body.signed && spec.kind.names_body()).then_some(CfiOp::Signed));
     }
@@ -205,13 +205,13 @@ impl Tracker {
         });
     }
 
-    /// What the column of the return address holds cannot be told from here on.
+    /// Make the return address undefined from here on.
     pub(crate) fn lose_return(&mut self) {
         self.state.lost = true;
         self.ops.push(CfiOp::Undefined(self.returns_in));
     }
 
-    /// It is where it was at the entry.
+    /// Set the return address's rule to that of the entry.
     pub(crate) fn find_return(&mut self) {
         self.state.lost = false;
         let moved = self.moved.iter().any(|m| m.0 == self.returns_in);

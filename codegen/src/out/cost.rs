@@ -1,4 +1,4 @@
-//! What a trampoline costs: counted on the listing, path by path.
+//! The cost of a trampoline, counted on the listing, path by path.
 
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ impl Bound {
         }
     }
 
-    /// Of one that calls programs, on the way through all of them: the context is filled once, each program has a cookie
+    /// For one that calls programs, on the way through all of them: the context is filled once, each program has a cookie
     /// and each that may decide the result a place for it, if one reads it; what the function wants is read again, if a
     /// program was called before, and its stack arguments, which must lie below its return address, are written again.
     fn programs(programs: &Programs, contract: &Contract, target: &Target) -> Bound {
@@ -135,7 +135,7 @@ impl Bound {
         }
     }
 
-    /// Of one that records: the cursor is read and written once for each record, the limit read, its words stored and the
+    /// For one that records: the cursor is read and written once for each record, the limit read, its words stored and the
     /// clock read, which may take registers that are in use; of a counter, the counter. One that calls the function has a frame record of the caller.
     fn record(recorder: Recorder, contract: &Contract, pushes: u32) -> Bound {
         let records = recorder.recorded().len() as u32;
@@ -174,7 +174,7 @@ impl Bound {
         }
     }
 
-    /// Of a paired trampoline: arguments pass through memory once, results once, in the same place if no struct wants them
+    /// For a paired trampoline: arguments pass through memory once, results once, in the same place if no struct wants them
     /// elsewhere; the frame pointer and the function's way back stay in records, with the function's own address.
     fn around(contract: &Contract, target: &Target) -> Bound {
         let (abi, frame) = (&target.facts.abi, &contract.frame);

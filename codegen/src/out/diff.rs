@@ -1,4 +1,4 @@
-//! What two trampolines do differently: role by role in words, and line by line.
+//! The differences between two trampolines: role by role in words, and line by line.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::words::step::{Callee, ExitPath, Local, RecordStep, Role, Step, Value}
 /// One row of two columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Row<T> {
-    /// The same on both sides.
+    /// Equal items on both sides.
     Both(T, T),
     /// On the left only.
     Left(T),
@@ -21,12 +21,12 @@ pub enum Row<T> {
     Right(T),
 }
 
-/// What the two do in one role.
+/// The steps of two trampolines in one role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RoleDiff {
     /// The role.
     pub role: Role,
-    /// What they do, in words.
+    /// The steps, in words.
     pub rows: Vec<Row<String>>,
 }
 
@@ -181,7 +181,7 @@ impl Side<'_> {
         }
     }
 
-    /// What a register is for.
+    /// The purpose of a register, in words.
     fn register(&self, reg: Reg) -> String {
         let abi = &self.target.facts.abi;
         let position = |set: &[Reg]| set.iter().position(|&r| r == reg);
@@ -206,7 +206,7 @@ impl Side<'_> {
     }
 }
 
-/// Of a step that needs no contract to tell of.
+/// The words for a step that do not depend on the contract.
 fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
         Step::LandingPad => "landing pad".to_owned(),
@@ -228,7 +228,7 @@ fn fixed_words(step: Step) -> Option<String> {
     })
 }
 
-/// What a step that only trampolines that record have is called.
+/// The words for a step of trampolines that record.
 fn record_words(step: RecordStep) -> Option<String> {
     Some(match step {
         RecordStep::Count => "the thread's counter goes up".to_owned(),
@@ -291,7 +291,7 @@ fn call_words(callee: Callee, contract: &Contract) -> String {
     }
 }
 
-/// What leads on, on this way.
+/// The words for a way out.
 fn way_words(way: ExitPath) -> &'static str {
     match way {
         ExitPath::Direct => "pc and parent_ip as the site left them",

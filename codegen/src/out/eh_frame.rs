@@ -54,13 +54,13 @@ struct Distance {
 
 /// The entry of a trampoline.
 pub(crate) struct Fde<'t> {
-    /// Where in `.text` it begins to describe.
+    /// The start of the described range in `.text`.
     pub start: u32,
-    /// Where it ends to.
+    /// The end of the described range in `.text`.
     pub end: u32,
-    /// Where in `.text` the offsets of the rules count from.
+    /// The offset in `.text` from which the offsets of the rules count.
     pub base: u32,
-    /// What holds at the start.
+    /// The rules at the start.
     pub entry: &'t CfiEntry,
     /// And from there on.
     pub rules: &'t Rules,
@@ -77,7 +77,7 @@ pub struct EhFrame {
     /// addend of a difference's second half where the psABI subtracts it, so both halves must have none.
     pub labels: Vec<u32>,
     cies: Vec<CieEntry>,
-    /// Where in `bytes` the last entry is.
+    /// The offset of the last entry in `bytes`.
     fde: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a listing becomes: bytes and relocations, unwind tables, objects, templates, text, costs, differences.
+//! Outputs made from a listing: bytes and relocations, unwind tables, objects, templates, text, costs, differences.
 
 pub mod assembly;
 pub mod cfi;

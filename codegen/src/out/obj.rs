@@ -22,7 +22,7 @@ use crate::words::reloc::{Reloc, RelocTarget};
 /// The name of labels that only unwind tables refer to, as GNU as has it.
 const UNWIND_LABEL: &[u8] = b".L0 \0";
 
-/// What marks data in code, in the psABIs that mark code.
+/// The name of the mapping symbol for data in code.
 const DATA: &[u8] = b"$d\0";
 
 const SYMBOL_BYTES: u64 = 24;
@@ -40,10 +40,10 @@ pub fn write(assembly: &Assembly, target: &Target) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same to where there is no need to have all of it in memory.
+/// Write an object to a stream, without keeping all of it in memory.
 ///
 /// # Errors
-/// As [`write`], and those of `to`.
+/// As [`write`], and the errors of `to`.
 pub fn write_to(assembly: &Assembly, target: &Target, to: impl io::Write) -> Result<()> {
     let mut buffer = StreamingBuffer::new(io::BufWriter::with_capacity(BUFFER, to));
     emit(assembly, target, &mut buffer).map_err(|e| Error::new(format!("object file: {e}")))?;
@@ -117,7 +117,7 @@ const PROGBITS: SectionHeader = SectionHeader {
 /// The number of `.text`.
 const TEXT: u32 = 1;
 
-/// Where code and data begin in `.text`, for the symbols that say so: the offset, and whether it is data.
+/// The places of mapping symbols in `.text`: the offset, and whether data begins there.
 fn marks(assembly: &Assembly, facts: &Facts) -> impl Iterator<Item = (u32, bool)> {
     let data = assembly.data.iter().flat_map(|&at| [(at, true), (at + TypeWord::BYTES as u32, false)]);
     let first = (assembly.data.first() != Some(&0)).then_some((0, false));
@@ -190,7 +190,7 @@ impl Contents<'_> {
 
 const EXPORTS: (&str, &str) = (".export_symbol", ".rela.export_symbol");
 
-/// What goes into sections, in the order of GNU as.
+/// The contents of sections, in the order of GNU as.
 fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>> {
     let section = |name, data: &'d [u8], relocs: &'d [Reloc], align, flags| {
         let (data, relocs) = (Cow::Borrowed(data), Cow::Borrowed(relocs));

@@ -1,4 +1,4 @@
-//! What the kernel's objtool must be told of a trampoline, because the code does not show it (kernel
+//! Annotations for the kernel's objtool, for facts that the code of a trampoline does not show (kernel
 //! tools/objtool/Documentation/objtool.txt, include/linux/objtool_types.h).
 
 use crate::ask::kind::Kind;
@@ -53,7 +53,7 @@ impl Note {
         }
     }
 
-    /// What it is called where one section has several.
+    /// The type number, if one section has several types.
     fn called(self, form: Objtool) -> Option<u32> {
         let [no_landing_pad, intra_call] = form.types?;
         match self {
@@ -68,7 +68,7 @@ impl Note {
         self.hint().is_some() || form.types.is_some()
     }
 
-    /// What follows the four bytes of the place: an offset from SP and a type.
+    /// The bytes behind the four bytes of the place: an offset from SP and a type.
     fn hint(self) -> Option<(i16, u8)> {
         match self {
             Note::NoLandingPad | Note::IntraCall => None,
@@ -88,7 +88,7 @@ impl Note {
         bytes
     }
 
-    /// The same for GNU as; the label `911` follows it.
+    /// The annotation as text for GNU as; the label `911` follows it.
     pub fn text(self, form: Objtool) -> Vec<String> {
         let Section { name: (name, _), entry, .. } = SECTIONS[self.section(form)];
         let flags = if entry == 0 { String::new() } else { format!(", \"M\", @progbits, {entry}") };
@@ -108,7 +108,7 @@ impl Note {
     }
 }
 
-/// What is said, and how.
+/// An annotation, and its form.
 pub type Told = (Note, Objtool);
 
 /// Finds what must be said, line by line of a listing.

@@ -18,7 +18,7 @@ use crate::words::step::{KernelLabel, Local};
 #[derive(Default, Debug)]
 pub(crate) struct Shape {
     code: CodeBuf,
-    /// Where the trampoline begins.
+    /// The offset at which the trampoline begins.
     pub start: usize,
     /// How unwinding starts.
     pub entry: CfiEntry,
@@ -32,7 +32,7 @@ pub(crate) struct Shape {
     pub numbers: Vec<(usize, Event)>,
     /// Annotations for objtool.
     pub notes: Vec<(usize, Told)>,
-    /// What is wrong with the whole unwind table, of a mutant.
+    /// The fault in the whole unwind table, for a mutant.
     pub misstated: Option<Misstated>,
     /// What followed the last listing: the next is mostly of the same kind.
     tracker: Option<(Kind, Box<Tracker>)>,
@@ -49,7 +49,7 @@ impl Shape {
         &self.code.fixups
     }
 
-    /// Where the unwind table begins to describe it.
+    /// The offset at which the range of the unwind table begins.
     pub(crate) fn described(&self) -> usize {
         if self.misstated == Some(Misstated::Late) { self.start } else { 0 }
     }

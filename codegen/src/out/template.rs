@@ -10,7 +10,7 @@ use crate::profile::target::Target;
 use crate::words::error::{Error, Result};
 use crate::words::reloc::{Reloc, RelocTarget};
 
-/// What a field depends on: S in the psABI's formulas.
+/// The value on which a field depends: S in the psABI's formulas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
     /// The number of the function, shifted left by 8 bits.
@@ -70,7 +70,7 @@ pub struct FixUp {
 pub struct Piece {
     /// The bytes. Relocated fields are as in an object.
     pub bytes: Vec<u8>,
-    /// What is to be filled in, lowest offset first.
+    /// The fields to fill in, lowest offset first.
     pub fix_ups: Vec<FixUp>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Template<'a> {
     /// The one trampoline of this assembly.
     ///
     /// # Errors
-    /// It is neither one that records nor a sled, or not the only one, or refers to more than [`Filled`] has.
+    /// The trampoline is neither a recorder nor a sled, or not the only one, or refers to more than [`Filled`] has.
     pub fn of(assembly: &'a Assembly, specs: &[Spec<'a>], target: &Target) -> Result<Template<'a>> {
         const VALID: &str = "one of `gen record` or `gen sled`";
         let refused = |what: &str, valid: &str| Error::new(format!("--emit template: {what}; valid: {valid}"));
@@ -169,7 +169,7 @@ fn unwind(assembly: &Assembly, exceptions: Option<Exceptions>, facts: &Facts) ->
     Ok(entry)
 }
 
-/// Where in a copy that is to which a relocation of its unwind entry refers.
+/// The offset in a copy of the target of its unwind entry's relocation.
 fn place(to: RelocTarget, assembly: &Assembly, exceptions: Option<Exceptions>) -> Option<u32> {
     match to {
         RelocTarget::Text => Some(0),
@@ -196,7 +196,7 @@ fn count(reloc: &Reloc, known: u32, bytes: &mut [u8], facts: &Facts) -> bool {
     true
 }
 
-/// What has to be done about a relocation. Distances to labels of the trampoline are in its bytes already.
+/// The field for a relocation, if one is needed. Distances to labels of the trampoline are already in the bytes.
 fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Result<Option<FixUp>> {
     let (of, place) = match reloc.to {
         RelocTarget::Global(_) => (reloc, reloc.at),

@@ -19,7 +19,7 @@ use crate::profile::target::Target;
 use crate::words::error::Result;
 use crate::words::step::{Role, Step};
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineKind {
     /// An instruction.
@@ -34,20 +34,20 @@ pub enum LineKind {
     Cfi,
 }
 
-/// One line.
+/// One line of the text.
 #[derive(Clone, Debug)]
 pub struct TextLine {
-    /// What it is.
+    /// The kind of the line.
     pub kind: LineKind,
     /// Instruction, label, heading or directive.
     pub text: String,
-    /// What the instruction's value is to the C side.
+    /// A note on the meaning of the instruction's value in C.
     pub note: &'static str,
     /// Offset in the function.
     pub offset: usize,
     /// The instruction's bytes, relocated fields zero.
     pub bytes: Vec<u8>,
-    /// What the line is for.
+    /// The purpose of the line.
     pub role: Role,
 }
 
@@ -60,7 +60,7 @@ pub struct TextListing {
     pub export: String,
     /// The contract.
     pub contract: Contract,
-    /// What it costs.
+    /// The cost of the trampoline.
     pub cost: Cost,
     /// The names of offsets that the lines use, with their values.
     pub consts: Vec<(String, i32)>,
@@ -116,7 +116,7 @@ impl Lines<'_> {
         self.lines.push(TextLine { kind, text, note, offset, bytes, role: self.role });
     }
 
-    /// What objtool is told about this place.
+    /// Append objtool's annotations for this place.
     fn objtool(&mut self, (note, form): Told) {
         let offset = self.code.bytes.len();
         for text in note.text(form) {
@@ -222,7 +222,7 @@ fn has_table(spec: &Spec) -> bool {
     spec.kind.recorder().is_some_and(|recorder| recorder.unwind)
 }
 
-/// What follows `.cfi_startproc`.
+/// The directives behind `.cfi_startproc`.
 fn first_directives(spec: &Spec, entry: &CfiEntry, target: &Target) -> Vec<String> {
     let personality = [
         format!(".cfi_personality {:#x}, {}", lsda::PERSONALITY_ENCODING, lsda::POINTER_LABEL),

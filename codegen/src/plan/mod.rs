@@ -1,7 +1,7 @@
-//! Spec to plan: what a trampoline does, step by step, without a word about instructions.
+//! Spec to plan: the steps of a trampoline, without instructions.
 //!
-//! The order of the steps is the same on every architecture, except where it follows from which registers are free: what a
-//! frame gives back, and where the psABI and the profile's sites have the return address.
+//! The order of the steps is the same on every architecture, except where it depends on free registers: those that a frame
+//! restores, and those of the return address by the psABI and by the profile's sites.
 
 use crate::ask::frame::{Content, FrameLayout, Stores};
 use crate::ask::spec::{Around, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder, Regs, Spec};
@@ -14,9 +14,9 @@ use crate::words::step::{Callee, ExitPath, KernelLabel, Local, Mark, RecordStep,
 /// The steps of one trampoline.
 #[derive(Clone, Default, Debug)]
 pub struct Plan {
-    /// In order of emission.
+    /// The steps in order of emission.
     pub steps: Vec<Step>,
-    /// The return address comes signed.
+    /// The return address is already signed at the entry.
     signed: bool,
 }
 
@@ -147,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// From the callback back into the function, and to a direct trampoline.
+    /// The ways out after the callback: back into the function, and to a direct trampoline.
     fn ways_out(&mut self, frame: &FrameLayout, flags: bool, target: &Target) {
         let has_direct = frame.find(Content::Direct).is_some_and(|i| frame.fields[i].stores == Stores::TakeEffect);
         let back = Step::Block(Role::Restores, "fregs -> the function's state, as func left it");
@@ -169,7 +169,7 @@ impl Plan {
         let cell = Content::Reg(target.direct_test);
         let restored = frame.fields.iter().any(|f| f.content == cell && f.stores == Stores::TakeEffect);
         let (site, link) = (&target.convention.site, target.facts.abi.link);
-        // The function is told its return address where calls leave it, a direct trampoline where the site does.
+        // The function finds its return address where calls leave it, a direct trampoline where the site leaves it.
         let alike = link.is_some() && site.parent_ip.reg() == link && !flags;
         let test = [Step::LoadDirect, Step::BranchIfDirect];
         if restored {
@@ -196,7 +196,7 @@ impl Plan {
             match (restored, target.direct_jump) {
                 (false, _) => self.push(&[Step::RestoreSite(ExitPath::Direct)]),
                 (true, None) => self.push(&[Step::RestoreSite(ExitPath::Direct), Step::Restore]),
-                // The register that is used up is one of those restored.
+                // The register that the jump clobbers is one of the restored ones.
                 (true, Some(_)) => self.push(&[Step::Restore, Step::RestoreSite(ExitPath::Direct)]),
             }
             self.push(&[Step::Free(ExitPath::Direct)]);
@@ -326,7 +326,7 @@ impl Plan {
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
         let (after, instead) = (Attach::AFTER.iter().any(|at| spec.has(*at)), spec.has(Attach::FmodRet));
-        // What a function gives back besides its result is lost with the first program that is called.
+        // The first call of a program clobbers values that the function returned besides its result.
         let counted = programs.tail_call.is_some_and(|counted| counted.returned) && instead && !after;
         self.landing_pad(spec.kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
@@ -435,7 +435,7 @@ impl Plan {
         }
     }
 
-    /// Both records of a function that finds its stack as its caller left it.
+    /// Both records of a function whose stack is as its caller left it.
     fn record_in_place(&mut self, recorder: Recorder) {
         self.scratch(recorder, &[Step::Alloc, Step::Save]);
         let heading = "room for the way back, or the function is not traced";
@@ -460,7 +460,7 @@ impl Plan {
         self.push(&[Step::Leave(ExitPath::Function)]);
     }
 
-    /// What saves registers that the trampoline needs, and gives them back: where a caller may have values in them.
+    /// Steps that save or restore the trampoline's scratch registers, if a caller may have values in them.
     fn scratch(&mut self, recorder: Recorder, steps: &[Step]) {
         if recorder.keeps_all {
             let saves = steps.contains(&Step::Save);
@@ -471,7 +471,7 @@ impl Plan {
         }
     }
 
-    /// Out of line: room is made, if the routine can, and the slot is taken once more.
+    /// Out of line: call the routine that may make room, and take the slot again.
     fn refill(&mut self, event: Event) {
         let heading = match event {
             Event::Entry => "no room for the record of the entry",
@@ -488,7 +488,7 @@ impl Plan {
         ]);
     }
 
-    /// The landing pad. The unwinder comes with the frame as it was when the function was called.
+    /// The landing pad. The unwinder enters it with the frame as it was at the call of the function.
     fn unwound(&mut self, recorder: Recorder) {
         let heading = "landing pad: an exception has left the function";
         self.push(&[Step::Block(Role::Exit, heading), Step::Mark(Mark::Pad), Step::ExceptionPad]);
@@ -534,7 +534,7 @@ impl Plan {
             if let (Attach::Fsession, Some(programs)) = (attach, spec.kind.programs()) {
                 let over = at.contains(&Attach::Fexit);
                 let meta = programs.meta(Some(session), over);
-                // From the start, it may be the first one.
+                // The initial value may be right for the first session.
                 if over || session > 0 || meta != programs.meta_at_first() {
                     let heading = if over { "which session, after the function" } else { "which session" };
                     self.push(&[Step::Block(Role::Saves, heading), Step::Meta(meta)]);
@@ -597,7 +597,7 @@ impl Plan {
     }
 }
 
-/// Refuse handlers with a shadow stack where nothing tells the entry handler what to keep on it.
+/// Refuse a shadow stack kept by handlers if the entry handler does not get `parent_ip`.
 ///
 /// # Errors
 /// The profile's callbacks do not get `parent_ip`.
@@ -612,7 +612,7 @@ pub fn shadowable(target: &Target) -> Result<()> {
     })
 }
 
-/// Refuse a trampoline that records what it cannot.
+/// Refuse parameters with which the target cannot record.
 fn recordable(recorder: Recorder, target: &Target) -> Result<()> {
     if target.convention.thread.is_none() {
         return Err(Error::Absent {

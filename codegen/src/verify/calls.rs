@@ -192,7 +192,7 @@ impl Checker<'_> {
         state.returned = true;
     }
 
-    /// What a C function may overwrite, has any value. `copied` words of arguments on the stack are its own.
+    /// Mark everything that a C function may clobber as unknown. `copied` words of stack arguments belong to the callee.
     fn clobber(&mut self, copied: Option<i32>, state: &mut State) {
         let abi = self.abi;
         let lost = Value::lost(Why::Clobbered);

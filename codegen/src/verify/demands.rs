@@ -98,7 +98,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is there, as the callee or what goes on finds it; `None` where the place is not known.
+    /// The value at a spot, as the callee or the code that goes on finds it; `None` if the place is not known.
     fn found(&self, spot: Spot, slot: Option<(&Field, i32)>, at: At, state: &State) -> Option<Value> {
         let placed = |loc: Loc| match loc {
             Loc::Reg(reg) => state.get(reg),
@@ -152,7 +152,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a handler before this one may have stored to the slot.
+    /// The value that an earlier handler may have stored to the slot.
     fn stored_by(&self, field: &Field, place: i32, found: Value, state: &State) -> Option<Value> {
         if let Content::Result(_) = field.content {
             // Before there is a result, a program that may decide it, or one beside a session, may store one.
@@ -173,7 +173,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What a term stands for at this moment; `None` where nothing is known of it on this way.
+    /// The value of a term at this moment; `None` if it is unknown on this way.
     fn value(&self, term: &Term, moment: Moment, slot: Option<(&Field, i32)>, state: &State) -> Option<Value> {
         let abi = self.abi;
         let to_parent = matches!(moment, Moment::Leave(ExitPath::Parent | ExitPath::Skipped));
@@ -264,7 +264,7 @@ impl Checker<'_> {
     }
 }
 
-/// What a handler stores here takes effect: slots of vector registers and frame records are never shown.
+/// Does a handler's store to the slot take effect? Handlers never get slots of vector registers and frame records.
 fn takes_effect(field: &Field) -> bool {
     let shown = !matches!(
         field.content,

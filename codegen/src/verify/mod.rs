@@ -39,7 +39,7 @@ use value::{Root, State, Value};
 
 macro_rules! properties {
     ($($variant:ident $name:literal $about:literal;)*) => {
-        /// What a trampoline must be right in.
+        /// A property of trampolines that the checker verifies.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Property { $(#[doc = $about] $variant),* }
 
@@ -75,7 +75,7 @@ properties! {
 pub struct Fault {
     /// The line.
     pub line: usize,
-    /// What it is wrong in.
+    /// The violated property.
     pub property: Property,
     /// The demand that does not hold, where it is one of the contract's list.
     pub broken: Option<Box<Broken>>,
@@ -88,7 +88,7 @@ pub struct Fault {
 pub struct Broken {
     /// The demand.
     pub demand: Demand,
-    /// What is there; `None` where no term of the contract's language says it.
+    /// The actual value; `None` if no term of the contract's language expresses it.
     pub found: Option<Term>,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One line, as far as it matters here.
+/// The parts of a line that the checker needs.
 #[derive(Clone, Copy, Debug)]
 enum Code {
     Insn(Effects),
@@ -106,7 +106,7 @@ enum Code {
     Nothing,
 }
 
-/// What is wrong with a listing. None is right.
+/// The faults of a listing; empty if it is right.
 ///
 /// # Errors
 /// The contract promises what needs a number that the profile does not have.
@@ -153,25 +153,25 @@ struct Checker<'c> {
     machine: &'c Machine,
     abi: &'static Abi,
     site: &'c Site,
-    /// What is where at the start.
+    /// The state at the start.
     start: State,
     /// SP at the start, modulo 16.
     entry_sp: i32,
     /// SP at the site, relative to that at the start.
     site_sp: i32,
-    /// Where the caller's stack begins, which nothing may be stored to.
+    /// The start of the caller's stack, to which nothing may be stored.
     top: i32,
     calls: Vec<Called>,
     demands: Vec<Demand>,
-    /// Where the traced function goes on.
+    /// The address at which the traced function goes on.
     pc: Value,
     op: Value,
     /// From pc, down to a multiple of 8, to the literal with `op`. Where functions begin with their sites and not with landing
     /// pads, pc is one as it is.
     literal: Option<i64>,
-    /// Where in `op` is what, if the trampoline reads it itself and may leave before anything else.
+    /// The offsets in `op`, if the trampoline reads it itself and may leave at once.
     early: Option<OpFields>,
-    /// Of one that records: what it knows of its thread.
+    /// The offsets of the thread's words, for a trampoline that records.
     thread: Option<value::Places>,
     faults: Vec<Fault>,
 }

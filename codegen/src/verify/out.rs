@@ -52,7 +52,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where it goes, with SP as it is then.
+    /// The address to which the way out leads. SP in `state` becomes that at this address.
     fn destination(&mut self, line: usize, action: Action, state: &mut State) -> Option<Value> {
         match action {
             Action::LeaveBy { reg, links } => {

@@ -1,4 +1,4 @@
-//! The same for plans: the order of steps on each way, before there are instructions.
+//! The checker for plans: the order of steps on each way, before there are instructions.
 
 use super::{Fault, Property};
 use crate::ask::kind::Gives;
@@ -39,7 +39,7 @@ struct State {
     pushed: bool,
 }
 
-/// What is wrong with the order of a plan's steps. None is right.
+/// The faults in the order of a plan's steps; empty if it is right.
 pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     let mut faults = Vec::new();
     let calls = contract.calls();

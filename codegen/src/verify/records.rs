@@ -7,7 +7,7 @@ use crate::words::recorder::{Clock, Event, Events, Recorder};
 use crate::words::step::Sym;
 
 impl Checker<'_> {
-    /// What an instruction does to the thread's words and to slots. Returns what it loads.
+    /// Follow an instruction's effects on the thread's words and on slots. Returns the value that it loads.
     pub(super) fn record_action(
         &mut self,
         line: usize,
@@ -53,7 +53,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where a word of the thread is, as the contract counts.
+    /// The offset of a word of the thread, as in the contract.
     pub(super) fn of_thread(&self, cell: Cell, state: &State) -> Option<i32> {
         match cell {
             Cell::Thread(at) => self.counts_from(at.variable()).then_some(at.value),
@@ -61,7 +61,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same, of an address.
+    /// The offset of the thread's word at an address, as in the contract.
     pub(super) fn thread_offset(&self, address: Value) -> Option<i32> {
         let counted = match address.root {
             Root::Tls(sym) => self.counts_from(Some(sym)),
@@ -92,7 +92,7 @@ impl Checker<'_> {
         self.of_thread(cell, state).map_or(Value::lost(Why::Computed), |at| self.thread_word(at, state))
     }
 
-    /// What the high part of a variable's offset makes of a value.
+    /// The value plus the high part of a variable's offset.
     pub(super) fn with_offset_high(&self, value: Value, sym: Sym) -> Value {
         match value {
             value if value == Value::number(0) => Value::of(Root::TlsHigh(sym, false)),
@@ -149,7 +149,7 @@ impl Checker<'_> {
         refill && called.is_some_and(|called| called.name == self.contract.callee && called.add == 0)
     }
 
-    /// It was called: what was taken is no slot. It keeps all but the register of its return address, and the flags.
+    /// Follow a call of the refill routine: the taken slot is invalid. It preserves all but the link register and the flags.
     pub(super) fn refilled(&mut self, line: usize, state: &mut State) {
         let wanted = state.slots.pop_if(|slot| slot.full == Some(true) && !slot.second);
         if wanted.is_none() {
@@ -252,7 +252,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What was stored for each event in the slot of both, from where its record begins.
+    /// The stores for each event in the slot of both, by offset from the start of the event's record.
     fn parts(&mut self, line: usize, places: &Places, due: &[Event], state: &State) -> Vec<Slot> {
         let Some(slot) = state.slots.first() else { return Vec::new() };
         let part = |event: &Event| {
@@ -314,7 +314,7 @@ impl Checker<'_> {
     }
 }
 
-/// What the low part of a variable's offset makes of a value.
+/// The value plus the low part of a variable's offset.
 pub(super) fn with_offset_low(value: Value, sym: Sym) -> Value {
     if value == Value::of(Root::TlsHigh(sym, true)) { Value::of(Root::Tls(sym)) } else { Value::lost(Why::Computed) }
 }

@@ -10,7 +10,7 @@ use crate::words::abi::Reg;
 use crate::words::recorder::Recorder;
 use crate::words::step::{ExitPath, Local, Mark, Sym};
 
-/// What a branch asks.
+/// The question that a branch tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Question {
     /// Did a callback choose a direct trampoline?
@@ -204,7 +204,7 @@ impl Checker<'_> {
         state.area.take_if(|area| area.from < offset + 8 && offset < area.to);
     }
 
-    /// What the instruction loads: the words of its destinations, in their order.
+    /// The values that the instruction loads, in the order of its destinations.
     fn loads(&mut self, at: usize, effects: Effects, sp: i32, state: &State) -> [Option<Value>; 4] {
         let mut loaded = [None; 4];
         if let Moves::Load(slots) = effects.moves {
@@ -496,7 +496,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// What is known behind a branch. Is this way one that nobody has gone yet?
+    /// Store the answer of a branch. Returns whether this way was not followed before.
     fn answered(&self, question: Question, answer: bool, state: &mut State) -> bool {
         match (question, answer) {
             (Question::Direct, _) => state.direct = Some(answer),

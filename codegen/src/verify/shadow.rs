@@ -116,7 +116,7 @@ impl Checker<'_> {
         self.site_sp + self.abi.return_bytes() as i32
     }
 
-    /// What a branch asks of the shadow stack, and whether it goes there if the answer is no.
+    /// The question about the shadow stack that a branch tests, and whether the branch is taken if the answer is no.
     pub(super) fn asks_of_shadow(&self, action: Action, state: &State) -> Option<(Question, bool)> {
         let [top, limit] = self.thread?.shadow?.map(|at| Value::of(Root::ThreadWord(at)));
         let of_room = |(reg, with): (Value, Value)| {

@@ -1,42 +1,42 @@
-//! What registers and words hold while a listing is followed: never a number that a run would have, but where it is from.
+//! Values of registers and words while the checker follows a listing: the origin of each value, never a number of a run.
 
 use crate::words::abi::{Abi, Reg};
 use crate::words::recorder::{Event, Recorder};
 use crate::words::step::Sym;
 
-/// Why nobody can tell what a value is.
+/// The reason why a value is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
     /// Nothing was stored there since SP came down to it.
     Unwritten,
-    /// What was called may have overwritten it.
+    /// A callee may have overwritten it.
     Clobbered,
-    /// It was computed in a way that makes no sense here.
+    /// It was computed in a way that the checker does not follow.
     Computed,
 }
 
-/// Where a value is from.
+/// The origin of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Root {
-    /// It cannot be told.
+    /// The value is unknown.
     Lost(Why),
-    /// It is a number.
+    /// The value is a number.
     Number,
-    /// What the register held at the start.
+    /// The value of the register at the start.
     Register(Reg),
-    /// Eight bytes of what the vector register held at the start: which one, and which eight.
+    /// Eight bytes of a vector register at the start: the register, and the index of the eight bytes.
     Vector(u8, u8),
     /// The flags at the start.
     Flags,
     /// SP at the start.
     Stack,
-    /// The word so many bytes above SP at the start, which somebody else put there.
+    /// The word at this offset from SP at the start, which other code has stored.
     Word(i32),
-    /// Where the traced function goes on.
+    /// The address at which the traced function goes on.
     Pc,
     /// The return address of the traced function; of a C function, its own.
     Parent,
-    /// The same, signed for SP at the start.
+    /// The return address of the traced function, signed with SP at the start.
     Signed,
     /// pc, down to a multiple of 8.
     Rounded,
@@ -52,11 +52,11 @@ pub(super) enum Root {
     High(Sym, u16),
     /// The address behind the instruction on this line.
     Next(u16),
-    /// What call number n left in the slot so many bytes above SP at the start.
+    /// The value that call number n left in the slot at this offset from SP at the start.
     Left(i32, u8),
-    /// The lowest bit of that.
+    /// The lowest bit of [`Root::Left`].
     LowBit(i32, u8),
-    /// What call number n returned.
+    /// The return value of call number n.
     Returned(u8),
     /// The thread pointer.
     Thread,
@@ -64,25 +64,25 @@ pub(super) enum Root {
     TlsHigh(Sym, bool),
     /// The thread's own copy of a variable.
     Tls(Sym),
-    /// The thread's word at this place, as the contract counts.
+    /// The thread's word at this offset, as in the contract.
     ThreadWord(i32),
     /// The slot for a record that was taken as this one.
     Slot(u8),
-    /// Where in a block of [`Recorder::BLOCK`] bytes the address so many bytes above that slot lies.
+    /// The offset in a block of [`Recorder::BLOCK`] bytes of the address this many bytes above the slot.
     InBlock(u8, i32),
-    /// The top of the shadow stack, as it is when the function has returned: what lies there nobody knows.
+    /// The top of the shadow stack when the function has returned. Its contents are unknown.
     Top,
-    /// SP in the entry so many bytes from there.
+    /// SP in the entry at this offset from the top of the shadow stack.
     KeptSp(i64),
-    /// The bit of the slot with this number that says that there is no room.
+    /// The bit of the slot's address that is set if the buffer has no room, for the slot with this number.
     Full(u8),
     /// The CPU's clock: how many slots were taken when it was read, and which half if not the whole.
     Clock(u8, Option<Half>),
-    /// What the traced function left in the register when it returned.
+    /// The value of the register when the traced function returned.
     Body(Reg),
     /// The exception with which the unwinder came.
     Exception,
-    /// The same of eight bytes of a vector register.
+    /// The value of eight bytes of a vector register when the traced function returned.
     BodyVector(u8, u8),
 }
 
@@ -93,7 +93,7 @@ pub(super) enum Half {
     High,
 }
 
-/// A value: where it is from, and what was added.
+/// A value: its origin, and the number added to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Value {
     pub root: Root,
@@ -113,7 +113,7 @@ impl Value {
         Value::of(Root::Lost(why))
     }
 
-    /// So many bytes above SP at the start.
+    /// The address `offset` bytes above SP at the start.
     pub const fn stack(offset: i32) -> Value {
         Value { root: Root::Stack, add: offset as i64 }
     }
@@ -122,7 +122,7 @@ impl Value {
         Value { add: self.add.wrapping_add(n), ..self }
     }
 
-    /// Surely the same: what cannot be told is the same as nothing.
+    /// Are both values certainly equal? Unknown values equal none.
     pub fn is(self, other: Value) -> bool {
         self == other && !matches!(self.root, Root::Lost(_))
     }
@@ -144,7 +144,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What the caller put there, and nothing of our own.
+    /// The stack at the start, with only the caller's words.
     pub fn new() -> Memory {
         let mut memory = Memory { words: Vec::with_capacity(64) };
         (0..TOP / 8).for_each(|word| memory.store(8 * word, Value::of(Root::Word(8 * word))));
@@ -184,7 +184,7 @@ impl Memory {
     }
 }
 
-/// What a trampoline that records knows of its thread.
+/// The offsets of the thread's words, for a trampoline that records.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     pub recorder: Recorder,
@@ -192,7 +192,7 @@ pub(super) struct Places {
     pub cursor: i32,
     pub limit: i32,
     pub count: i32,
-    /// The same to the two words of the shadow stack, if there is one.
+    /// The offsets of the two words of the shadow stack, if there is one.
     pub shadow: Option<[i32; 2]>,
     /// The variable with the time.
     pub clock: Option<Sym>,
@@ -213,41 +213,41 @@ impl Places {
 /// A slot that was taken.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    /// There is no room for it; nobody asked yet.
+    /// The buffer has no room for the slot; `None` if not tested yet.
     pub full: Option<bool>,
-    /// The time belongs into it, where only some have one; nobody asked yet.
+    /// The record needs the time, if only some do; `None` if not tested yet.
     pub timed: Option<bool>,
-    /// What was stored where in it.
+    /// The stores, by offset.
     pub stores: Vec<(i32, Value)>,
-    /// It is the second one for its event, after the routine was called that makes room.
+    /// The slot is the second one for its event, after a call of the refill routine.
     pub second: bool,
 }
 
-/// What happened to the thread's shadow stack.
+/// The state of the thread's shadow stack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shadow {
-    /// It has no room; nobody asked yet.
+    /// The shadow stack has no room; `None` if not tested yet.
     pub full: Option<bool>,
     /// An entry was taken.
     pub taken: bool,
-    /// What was stored where in it.
+    /// The stores, by offset.
     pub stores: Vec<(i64, Value)>,
     /// How many entries were another function's, from the top down.
     pub passed: i64,
-    /// There is one below the last of them; nobody asked yet.
+    /// There is an entry below the last of these; `None` if not tested yet.
     pub below: Option<bool>,
     /// How far below the top the function's own entry is, once that is known.
     pub own: Option<i64>,
-    /// It was given back, with all above.
+    /// The function's own entry was popped, with all above.
     pub given_back: bool,
 }
 
 /// The CPU's state where it was stored.
 #[derive(Clone, Debug)]
 pub(super) struct Area {
-    /// Where it begins.
+    /// The offset of the start.
     pub from: i32,
-    /// Where it ends.
+    /// The offset of the end.
     pub to: i32,
     /// The vector registers in it.
     pub vectors: Box<[[Value; 2]; 32]>,
@@ -259,9 +259,9 @@ pub(super) struct State {
     registers: [Value; 32],
     pub vectors: [[Value; 2]; 32],
     pub flags: Value,
-    /// Whether this is zero is what the flags say.
+    /// The value that the flags compare with zero.
     pub tested: Option<Value>,
-    /// Whether the first of these is below the second, they say too.
+    /// The values that the flags compare: is the first below the second?
     pub compared: Option<(Value, Value)>,
     /// Slots that were taken for records.
     pub slots: Vec<Slot>,
@@ -276,19 +276,19 @@ pub(super) struct State {
     pub area: Option<Area>,
     /// How many of the calls were made, or passed over.
     pub calls: usize,
-    /// Where the frame is that a handler was shown, and the number of the call that it was last shown to.
+    /// The offset of the frame that a handler got, and the number of the last call that got it.
     pub shown: Option<(i32, u8)>,
-    /// The number of the call that was last shown results.
+    /// The number of the last call that got results.
     pub results: Option<u8>,
-    /// A callback chose a direct trampoline, or did not; nobody asked yet.
+    /// A callback chose a direct trampoline; `None` if not tested yet.
     pub direct: Option<bool>,
-    /// The `ftrace_ops` names one, or does not.
+    /// The `ftrace_ops` names a direct trampoline; `None` if not tested yet.
     pub early: Option<bool>,
-    /// The one that a callback chose is one that the site jumps to, or not.
+    /// The direct trampoline that a callback chose is one to which the site jumps; `None` if not tested yet.
     pub jump: Option<bool>,
     /// The number of the call of the program whose result stands for that of the traced function.
     pub skipped_by: Option<u8>,
-    /// What the last call returned was looked at.
+    /// The code has tested the return value of the last call.
     pub decided: bool,
     /// The traced function was called.
     pub returned: bool,
@@ -338,7 +338,7 @@ impl State {
         self.vectors.get(usize::from(vector)).copied().unwrap_or([Value::lost(Why::Computed); 2])
     }
 
-    /// It turned out that these are the same.
+    /// Replace `from` by `to` everywhere, as both are known to be equal.
     pub fn replace(&mut self, from: Value, to: Value) {
         self.registers.iter_mut().filter(|r| **r == from).for_each(|r| *r = to);
         self.memory.replace(from, to);

@@ -8,7 +8,8 @@ use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 use unicorn_engine::{
-    Arch, Context, ControlType, HookType, MemType, Mode, Prot, UcHookId, Unicorn, uc_error, uc_reg_read_batch2, uc_reg_write_batch2,
+    Arch, Context, ControlType, HookType, MemType, Mode, Prot, UcHookId, Unicorn, uc_error, uc_reg_read_batch2,
+    uc_reg_write_batch2,
 };
 
 use super::interface::{
@@ -52,7 +53,6 @@ const TRANSLATED: u32 = 4 << 20;
 
 /// Set the size of an engine's translation buffer, in bytes, before its first memory is mapped.
 fn translate_into<D>(uc: &Unicorn<'static, D>, bytes: u32) -> std::result::Result<(), uc_error> {
-    let bytes = std::env::var("TB").ok().and_then(|v| v.parse().ok()).unwrap_or(bytes);
     let set = ControlType(ControlType::TCG_BUFFER_SIZE.0 | ControlType::IO_WRITE.0);
     #[allow(unsafe_code, reason = "the binding has no safe way to say how large the buffer is")]
     // SAFETY: the handle is that of an open engine, and UC_CTL_TCG_BUFFER_SIZE takes one uint32_t (uc_ctl in Unicorn's uc.c).

@@ -344,14 +344,20 @@ impl<'s> Rig<'s> {
 
     /// What sites are laid out towards, for this trampoline.
     pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
-        let through = self.roles.entry.filter(|entry| *entry == attach || self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
+        let through = self
+            .roles
+            .entry
+            .filter(|entry| *entry == attach || self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
         self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
     }
 
     /// The entry trampoline, if sites may go to this one through it.
     fn through(&self, attach: usize) -> Option<usize> {
         let Site { protocol, .. } = &self.suite.convention.site;
-        let entry = self.roles.entry.filter(|entry| *entry != attach && self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
+        let entry = self
+            .roles
+            .entry
+            .filter(|entry| *entry != attach && self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
         entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 

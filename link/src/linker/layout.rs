@@ -1,4 +1,4 @@
-//! Where each section of the objects is put.
+//! The layout of the image: an address for each section of the objects.
 
 use codegen::words::error::{Error, Result};
 use object::elf;

@@ -34,7 +34,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     let (mut segments, mut sections) = lay_out(&mut objects, options)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
     for &(name, other) in &options.alias {
-        // What an input defines stays; what the other name is of may be missing itself.
+        // Definitions of inputs win; the other symbol of the alias may be undefined itself.
         if let (None, Some(&same)) = (globals.get(name), globals.get(other)) {
             symbols.extend(
                 symbols.iter().find(|s| s.name == other).map(|s| Symbol { name: name.to_owned(), ..s.clone() }),
@@ -66,7 +66,7 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     Ok(image)
 }
 
-/// An object by itself, with functions of the bytes `stub` for all that it leaves undefined, and what its code refers to.
+/// Link an object alone, with stub functions of the bytes `stub` for its undefined symbols, and keep its relocations.
 ///
 /// # Errors
 /// As [`link`].
@@ -74,7 +74,7 @@ pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Resul
     link(backend, &[*input], &Options { stub: Some(stub), references: true, ..Options::default() })
 }
 
-/// `e_machine` and `e_flags` of the image, if the objects go together.
+/// `e_machine` and `e_flags` of the image, if the objects are compatible.
 fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
     let facts = backend.facts();
     let [first, ..] = objects else {
@@ -91,7 +91,7 @@ fn agree(backend: &dyn Patch, objects: &[Object]) -> Result<(u16, u32)> {
                 object.name, facts.name, facts.machine
             )));
         }
-        // What is used adds up; what callers may rely on must agree.
+        // Bits for used features are ORed; bits for the ABI must agree.
         let EFlags { adds_up, words, remedy, .. } = facts.e_flags;
         let (ours, theirs) = (first.header.e_flags(LE).0, object.header.e_flags(LE).0);
         if (ours ^ theirs) & !adds_up != 0 {

@@ -14,7 +14,7 @@ pub(crate) struct Object<'a> {
     pub(crate) header: &'a Header,
     pub(crate) sections: SectionTable<'a, Header>,
     pub(crate) symbols: SymbolTable<'a, Header>,
-    /// Where each section is put; `None` for those that are not.
+    /// The address of each section; `None` for sections that are not in the image.
     pub(crate) at: Vec<Option<u64>>,
 }
 
@@ -24,16 +24,16 @@ pub(crate) struct Definition<'a> {
     pub(crate) st_type: elf::SymbolType,
     pub(crate) local: bool,
     pub(crate) weak: bool,
-    /// Its address, if the input defines it.
+    /// The symbol's address, if the input defines it.
     pub(crate) address: Option<u64>,
     pub(crate) size: u64,
 }
 
-/// What is known of a symbol without its name.
+/// The properties of a symbol that do not need its name.
 pub(crate) struct Found {
     pub(crate) local: bool,
     pub(crate) weak: bool,
-    /// Its address, if the input defines it.
+    /// The symbol's address, if the input defines it.
     pub(crate) address: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Object<'a> {
         Ok(symbol.is_local())
     }
 
-    /// What is known of a symbol without its name, which is far away in memory. Of one in a section of the object.
+    /// The properties of a symbol, read without its name, which is far away in memory.
     pub(crate) fn found(&self, index: usize) -> Result<Found> {
         let symbol = self.symbols.symbol(SymbolIndex(index)).map_err(damaged(self.name))?;
         let section = symbol.st_shndx(LE);
@@ -114,7 +114,7 @@ impl<'a> Object<'a> {
             (None, _) => return refuse("is in a reserved section that has no meaning here"),
         };
         match symbol.st_type() {
-            // Somebody else has it, and says where threads find it.
+            // An undefined one is defined elsewhere, with its place in threads' memory.
             elf::STT_TLS if address.is_some() => return refuse("is thread-local, which an image cannot have"),
             elf::STT_GNU_IFUNC => return refuse("is resolved at run time, which an image cannot"),
             _ => {}

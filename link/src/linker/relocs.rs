@@ -1,4 +1,4 @@
-//! Relocations: what they refer to, and what they make of the image.
+//! Relocations: their targets, and their application to the image.
 
 use codegen::arch::patch::{Patch, Relocation};
 use codegen::words::error::{Error, Result};
@@ -30,7 +30,7 @@ pub(super) struct PendingReloc {
 }
 
 impl PendingReloc {
-    /// Where it is and what it refers to, for messages.
+    /// The place of the relocation and its target, for messages.
     fn place(&self, objects: &[Object]) -> String {
         let Some(object) = objects.get(self.object as usize) else {
             return String::new();
@@ -46,7 +46,7 @@ impl PendingReloc {
     }
 }
 
-/// Apply all relocations; returns them as they were applied, if that is asked for.
+/// Apply all relocations; returns the applied ones if [`Options::references`] is set.
 pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,

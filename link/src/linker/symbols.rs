@@ -1,4 +1,4 @@
-//! Who defines which name.
+//! Global symbols, and the objects that define them.
 
 use codegen::words::error::{Error, Result};
 use hashbrown::HashTable;
@@ -12,7 +12,7 @@ use crate::image::{Access, PAGE, Section, Segment, Symbol, SymbolKind};
 /// The section of the functions that stand in for undefined symbols.
 pub const STUBS: &str = ".stubs";
 
-/// Who defines a name that other files see.
+/// The definition of a symbol that is visible to other files.
 #[derive(Clone, Copy)]
 pub(super) struct Global {
     pub(super) address: u64,
@@ -20,8 +20,8 @@ pub(super) struct Global {
     pub(super) weak: bool,
 }
 
-/// Those who define them, by name. What is found by hash is a number alone: there are many names, and a table of them all would
-/// not stay in a cache.
+/// The global definitions by name. The hash table has only numbers: there are many names, and a table of names would not stay
+/// in a cache.
 #[derive(Default)]
 pub(super) struct Globals<'a> {
     all: Vec<(&'a str, Global)>,
@@ -42,7 +42,7 @@ impl<'a> Globals<'a> {
         self.get(name).is_some()
     }
 
-    /// Who defines this name; it is the new one if nobody did.
+    /// The definition of this name; `new` if there was none.
     fn entry(&mut self, name: &'a str, new: Global) -> (bool, &mut Global) {
         let Globals { all, numbers } = self;
         let hash_of = |number: &u32| hash(all[*number as usize].0);
@@ -55,7 +55,7 @@ impl<'a> Globals<'a> {
         (vacant, &mut all[number as usize].1)
     }
 
-    /// Define it, whoever did.
+    /// Define a name, and replace any other definition.
     pub(super) fn insert(&mut self, name: &'a str, new: Global) {
         *self.entry(name, new).1 = new;
     }
@@ -78,7 +78,7 @@ pub(super) fn define<'a>(objects: &[Object<'a>], first: usize, mark: &str) -> Re
             let Some(address) = address.filter(|_| !matches!(st_type, elf::STT_SECTION | elf::STT_FILE)) else {
                 continue;
             };
-            // The assembler's own labels name nothing for a reader.
+            // Labels that the assembler made are of no use to readers.
             if local && (name.is_empty() || name.starts_with(".L")) {
                 continue;
             }
@@ -99,13 +99,13 @@ pub(super) fn define<'a>(objects: &[Object<'a>], first: usize, mark: &str) -> Re
             });
         }
     }
-    // A weak definition that lost is not there.
+    // A weak definition that lost is not in the image.
     let lost = |s: &Symbol| globals.get(&s.name).is_none_or(|global| Some(global.object as usize) != s.input);
     all.retain(|s| !twice || s.local || !lost(s));
     Ok((all, globals))
 }
 
-/// Define a name in this object; false if another does too.
+/// Define a name in this object; returns false if another object defines it too.
 fn define_one<'a>(
     (objects, first): (&[Object<'a>], usize),
     globals: &mut Globals<'a>,
@@ -150,7 +150,7 @@ pub(super) fn undefined<'a>(objects: &[Object<'a>], globals: &Globals) -> Result
     Ok(missing)
 }
 
-/// Define `missing` in a section of its own, behind all others.
+/// Define the symbols `missing` in a section of their own, behind all others.
 pub(super) fn add_stubs<'a>(
     stub: &[u8],
     missing: &[&'a str],
