@@ -18,7 +18,7 @@ fn a_lost_first_argument_gives_a_short_verdict_in_little_memory() {
         let case = Case::new(&text, CONTRACT);
         // The address space has what the engine reserves too.
         let command = format!(
-            "ulimit -v 3000000; RAYON_NUM_THREADS=1 {} check --object t.o --contract t.toml",
+            "ulimit -v 1000000; RAYON_NUM_THREADS=1 {} check --object t.o --contract t.toml",
             env!("CARGO_BIN_EXE_tramptool")
         );
         let (code, out, err) = case.run("sh", &["-c", &command]);
