@@ -236,8 +236,8 @@ mod tests {
         let found = |subject: &MutationSubject| {
             let mutants = subject.mutants(|name| name == "around_frame_0").unwrap();
             let auipc = |c: &&Candidate| c.mutant.diff.iter().any(|line| line.contains("auipc"));
-            let dropped = mutants.iter().filter(auipc).find(|c| c.mutant.operator.name() == "DROP_ARG");
-            clauses(dropped.unwrap(), 1)
+            let dropped = mutants.iter().filter(auipc).find(|c| c.mutant.operator.name() == "DROP_ARG").unwrap();
+            failing(dropped, dropped.suite().unwrap(), &Filter::default(), 1)
         };
         assert_eq!(found(&subject).unwrap(), [LINKER]);
         let name = subject.suite.objects[0].0.clone();

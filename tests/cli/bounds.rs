@@ -11,11 +11,11 @@ use crate::common::{Bench, any, arches};
 /// Bytes that a file may have, in the messages.
 const TOO_MUCH: &str = "more than 536870912 bytes";
 
-/// Run in an address space of 1 GB, which has what the engine reserves too: with its default buffer it would end the process.
+/// Run in an address space of 2 GB: a file may have a quarter of that, and grows in memory by doubling.
 fn limited(b: &Bench, args: &[&str]) -> (Option<i32>, String) {
     let words: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
     let tool = env!("CARGO_BIN_EXE_tramptool");
-    let command = format!("ulimit -v 1000000; RAYON_NUM_THREADS=1 {tool} {}", words.join(" "));
+    let command = format!("ulimit -v 2000000; RAYON_NUM_THREADS=1 {tool} {}", words.join(" "));
     let zeros = fs::File::open("/dev/zero").unwrap();
     let out = Command::new("sh").args(["-c", &command]).stdin(zeros).current_dir(b.path("")).output().unwrap();
     (out.status.code(), String::from_utf8(out.stderr).unwrap())

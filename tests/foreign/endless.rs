@@ -16,7 +16,7 @@ fn a_lost_first_argument_gives_a_short_verdict_in_little_memory() {
         (stores, ["FAIL P9 of", "access to unmapped memory"]),
     ] {
         let case = Case::new(&text, CONTRACT);
-        // The address space has what the engine reserves too.
+        // The address space has what the engine reserves too: with Unicorn's default, 1 GiB, the engine would end the process.
         let command = format!(
             "ulimit -v 1000000; RAYON_NUM_THREADS=1 {} check --object t.o --contract t.toml",
             env!("CARGO_BIN_EXE_tramptool")
