@@ -11,16 +11,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::calls::{has_ended, this_thread};
 
-/// What a record is of.
+/// The event that a record is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A call begins.
     Entry,
-    /// It returns.
+    /// The function returns.
     Return,
 }
 
-/// What a thread did, and when.
+/// An event in a thread, with its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -29,7 +29,7 @@ pub struct Record {
     pub thread: u32,
     /// Which of the functions that [`crate::Live::record`] was given.
     pub function: u32,
-    /// What it did.
+    /// The event.
     pub event: Event,
 }
 
@@ -54,7 +54,7 @@ struct Buffer {
     taken: AtomicU64,
 }
 
-/// How many recorders find the buffer of a thread at once.
+/// The number of recorders whose buffers a thread can find at once, without a search.
 const NEAR: usize = 4;
 
 thread_local! {
@@ -76,7 +76,7 @@ impl Buffers {
         Box::leak(Box::new(Buffers { number, room: room as u64, first, dropped }))
     }
 
-    /// How many records found no room.
+    /// The number of records for which there was no room.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

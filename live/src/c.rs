@@ -18,15 +18,15 @@ thread_local! {
 
 /// A call, for handlers.
 pub enum Call<'a, 'w> {
-    /// It begins.
+    /// The function begins.
     Entry(&'a mut Entry<'w>),
-    /// It returns.
+    /// The function returns.
     Exit(&'a mut Exit<'w>),
 }
 
 type Handler = Option<unsafe extern "C" fn(*mut Call, *mut c_void)>;
 
-/// What the caller gave, for handlers in any thread.
+/// The caller's pointer, for handlers in any thread.
 #[derive(Clone, Copy)]
 struct Data(*mut c_void);
 
@@ -72,7 +72,7 @@ pub extern "C" fn tl_open() -> c_int {
     status(live())
 }
 
-/// What went wrong last in this thread.
+/// The last error in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn tl_recorder_take(recorder: *const Recorder, to: *mut Re
     records.len()
 }
 
-/// How many records found no room.
+/// The number of records for which there was no room.
 ///
 /// # Safety
 /// The handle is one of these functions.

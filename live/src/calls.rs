@@ -18,7 +18,7 @@ use crate::table::Table;
 pub struct Layout {
     /// The register with the result.
     pub result: usize,
-    /// How many there are.
+    /// The number of members.
     pub words: usize,
 }
 
@@ -46,7 +46,7 @@ impl Entry<'_> {
         self.function.address
     }
 
-    /// Where the function will return to.
+    /// The address to which the function will return.
     pub fn caller(&self) -> u64 {
         self.caller
     }
@@ -110,9 +110,9 @@ impl Users {
 
 /// A function that has handlers, or once had.
 pub struct Hooked {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// Its address.
+    /// The function's address.
     pub address: u64,
     /// Of what its trampoline gives to handlers.
     pub layout: Layout,
@@ -204,14 +204,14 @@ pub fn is_aside() -> bool {
 struct Open {
     /// Where its trampoline's structure is: at the return it is at the same address. Null while the others are not there yet.
     words: *mut u64,
-    /// Where it returns to.
+    /// The address to which the call returns.
     parent: u64,
     /// The same, but of a function that another one ended with a jump to, where that one returns to.
     caller: u64,
     users: *const Users,
 }
 
-/// How deep calls may lie in each other.
+/// The greatest depth of nested calls.
 const DEEPEST: usize = 1 << 19;
 
 /// If a thread has as many open calls, those are looked for that have been left.

@@ -21,7 +21,7 @@ const NAME: &str = "around";
 pub struct Around {
     bytes: Vec<u8>,
     relocations: Vec<Relocation>,
-    /// What is in the structure that handlers get.
+    /// The layout of the structure that handlers get.
     pub layout: Layout,
     entry: u64,
     exit: u64,
@@ -65,7 +65,7 @@ impl Around {
         })
     }
 
-    /// How many bytes a copy has, with the branches to what it calls.
+    /// The size of a copy in bytes, with the branches to the called functions.
     pub fn len(&self) -> usize {
         self.bytes.len().next_multiple_of(16) + 2 * STUB
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and their remedies.
 
 use std::fmt;
 
@@ -12,39 +12,39 @@ pub enum Error {
     NotFound {
         /// The name.
         name: String,
-        /// Names that look like it.
+        /// Similar names.
         near: Vec<String>,
     },
     /// Several functions have this name.
     Ambiguous {
         /// The name.
         name: String,
-        /// Where they are.
+        /// The addresses of these functions.
         at: Vec<u64>,
     },
     /// Nothing can be attached to this function.
     Refused {
         /// The function.
         function: String,
-        /// What its entry is.
+        /// The class of its entry.
         class: Class,
-        /// Why.
+        /// The reason.
         reason: String,
         /// The bytes at its entry.
         bytes: Vec<u8>,
     },
     /// The function's code cannot be written.
     Protected {
-        /// What was tried, and what became of it.
+        /// The attempt, and its result.
         tried: Vec<String>,
     },
-    /// Something else than the function's own code or ours is at its entry: somebody else has patched it.
+    /// The function's entry has neither its own code nor ours: somebody else has patched it.
     Foreign {
         /// The function.
         function: String,
-        /// What is there.
+        /// The bytes at the entry.
         found: Vec<u8>,
-        /// What ought to be there.
+        /// The bytes that were expected there.
         expected: Vec<u8>,
     },
     /// There is no room for trampolines within the reach of a branch.
@@ -52,11 +52,11 @@ pub enum Error {
         /// The function.
         function: String,
     },
-    /// The system does not do what this library needs.
+    /// The system lacks something that this library needs.
     Missing {
-        /// What, and what the system says.
+        /// The operation, and the system's error.
         what: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The generator refuses the trampoline.

@@ -19,18 +19,18 @@ pub struct Function {
     pub(crate) prototype: Option<String>,
 }
 
-/// Where a function is patched, and what is there.
+/// The place at which a function is patched, and its content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     /// The address that is written to.
     pub at: u64,
-    /// What the file has there.
+    /// The bytes in the file.
     pub bytes: Vec<u8>,
-    /// What is written there.
+    /// The bytes that are written there.
     pub room: Room,
 }
 
-/// What there is room for at an entry.
+/// The kind of patch that fits at an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
     /// A compiler has left it, for a branch: the function goes on behind all bytes.
@@ -42,7 +42,7 @@ pub(crate) enum Room {
 }
 
 impl Function {
-    /// Its name in the symbol table; empty if it has none.
+    /// The name in the symbol table; empty if the function has none.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -57,7 +57,7 @@ impl Function {
         self.range.clone()
     }
 
-    /// How its entry can be changed.
+    /// The kind of patch that fits at its entry.
     pub fn class(&self) -> Class {
         self.class
     }

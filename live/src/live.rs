@@ -1,4 +1,4 @@
-//! What is attached to functions of this process.
+//! The hooks on functions of this process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::patch::{Change, Code, LeftOut, Notes, PATIENCE, Patcher, Site};
 use crate::signals;
 use crate::threads::{self, How};
 
-/// What is left to choose.
+/// The choices of the user.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Policy {
@@ -71,21 +71,21 @@ struct State {
 /// A function that something is attached to, or was.
 struct Attached {
     site: Site,
-    /// The file that it was loaded from.
+    /// The file of the object that has the function.
     object: Arc<Path>,
-    /// As its file has it.
+    /// The function, as its file has it.
     original: Code,
     room: At,
     branch: Branch,
-    /// Where it goes on if its entry is overwritten.
+    /// The address at which the function goes on if its entry is overwritten.
     resume: u64,
-    /// The same, for whoever calls that address.
+    /// The address for callers of the original function.
     callable: u64,
-    /// What handlers are around: the function, or what replaces it.
+    /// The function that handlers surround: the original one, or its replacement.
     inner: Option<Turn>,
     /// The trampoline for handlers, once there was one.
     around: Option<(u64, &'static Hooked)>,
-    /// In the order in which they came.
+    /// The users, in the order in which they were attached.
     users: Vec<User>,
     /// Users have changed since the entry was written.
     changed: bool,
@@ -102,25 +102,25 @@ struct User {
 enum Does {
     /// Calls handlers around the function.
     Around(&'static Handlers),
-    /// Goes there instead.
+    /// A function that is called instead.
     Replace(Replaced),
 }
 
-/// What a new user is to do.
+/// A new user's handlers, or the address of its replacement.
 enum Wanted {
     Around(&'static Handlers),
     Replace(u64),
 }
 
-/// Another function in its place.
+/// A replacement of a function.
 #[derive(Clone, Copy)]
 struct Replaced {
     with: u64,
-    /// An address that leads there, and that the function's entry reaches.
+    /// An address that leads to it, within the reach of the function's entry.
     near: u64,
-    /// What would be called without it.
+    /// The address that is called without this replacement.
     below: u64,
-    /// Leads there, or past it while it is disabled.
+    /// Leads to the replacement, or past it while it is disabled.
     turn: Turn,
 }
 
@@ -246,7 +246,7 @@ impl Live {
         self.0.with(|_| then())
     }
 
-    /// How many calls no handler was told of, because a handler of the same thread was running.
+    /// The number of calls that no handler was called for, because a handler of the same thread was running.
     pub fn missed(&self) -> u64 {
         calls::missed()
     }
@@ -297,7 +297,7 @@ impl Hook {
         self.live.batch(|batch| batch.disable(self))
     }
 
-    /// Whether it is enabled.
+    /// Whether the hook is enabled.
     pub fn is_enabled(&self) -> bool {
         self.live.0.with(|state| {
             let attached = state.attached.get(&self.at);
@@ -367,7 +367,7 @@ impl Process {
 /// The most bytes that the instructions at an entry take elsewhere.
 const MOVED: usize = 160;
 
-/// How often room is looked for, if another thread takes what was found.
+/// The number of attempts to find room, if another thread takes what was found.
 const TRIES: u32 = 64;
 
 impl State {
@@ -418,7 +418,7 @@ impl State {
         Ok((self.next, below))
     }
 
-    /// What is known of a function before anything is attached to it.
+    /// The facts about a function before anything is attached to it.
     fn begin(&mut self, function: &Function, process: &Process) -> Result<Attached> {
         let entry = &function.entry;
         let end = entry.at + entry.bytes.len() as u64;
@@ -670,7 +670,7 @@ impl Attached {
         (self.site.at, self.branch)
     }
 
-    /// What replaces the function, in the order in which it came.
+    /// The replacements of the function, in the order in which they were attached.
     fn replaced(&self) -> impl DoubleEndedIterator<Item = (&User, Replaced)> {
         self.users.iter().filter_map(|user| match user.does {
             Does::Around(_) => None,
@@ -696,7 +696,7 @@ impl Attached {
         hooked.set(self.handlers().collect());
     }
 
-    /// Those that are called, in the order in which they came.
+    /// The users whose handlers are called, in the order in which they were attached.
     fn handlers(&self) -> impl Iterator<Item = &'static Handlers> {
         self.users.iter().filter(|user| user.enabled).filter_map(|user| match user.does {
             Does::Around(handlers) => Some(handlers),
@@ -704,7 +704,7 @@ impl Attached {
         })
     }
 
-    /// What is to be at the entry, and where threads go on meanwhile.
+    /// The code that the entry is to have, and the address at which threads go on meanwhile.
     fn wanted(&self, backend: &dyn Patch) -> Result<(Code, u64)> {
         let instead = || self.replaced().rfind(|(user, _)| user.enabled).map(|(_, replaced)| replaced.near);
         let to = match self.handlers().next() {

@@ -2,11 +2,11 @@
 
 use libc::ucontext_t;
 
-/// What one machine is like.
+/// The properties of one machine.
 pub struct Machine {
     /// The breakpoint, in one store.
     pub trap: &'static [u8],
-    /// How far behind its first byte a handler finds the program counter.
+    /// The distance in bytes from a breakpoint's first byte to the program counter that its handler sees.
     pub trap_behind: u64,
     /// Bytes of an aligned instruction that may be stored over another one while threads execute it; 0 where none may be.
     pub word: usize,

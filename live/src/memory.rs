@@ -24,9 +24,9 @@ pub const PAGE: u64 = 1 << 16;
 /// Room for code, at the same time writable elsewhere.
 #[derive(Debug)]
 pub struct Room {
-    /// Where it is executed.
+    /// The address at which it is executed.
     at: u64,
-    /// Where it is written.
+    /// The address at which it is written.
     write: u64,
     bytes: u64,
     used: u64,
@@ -62,7 +62,7 @@ impl Room {
         Ok(Room { at, write, bytes, used: 0, pid })
     }
 
-    /// Where the next piece of code will be, if so many bytes have room.
+    /// The address of the next piece of code, if there is room for so many bytes.
     pub fn next(&self, bytes: usize) -> Option<u64> {
         let at = self.at + self.used;
         (self.used + bytes as u64 <= self.bytes && self.pid == std::process::id()).then_some(at)
@@ -79,7 +79,7 @@ impl Room {
     }
 }
 
-/// Whether a mapping is where it is to be. Kernels before 4.17 and some emulators take the address for a wish.
+/// Whether a mapping has the address that was asked for. Kernels before 4.17 and some emulators take the address as a hint.
 fn there(got: *mut libc::c_void, at: u64, bytes: usize) -> io::Result<()> {
     if got as u64 == at {
         return Ok(());
@@ -89,16 +89,16 @@ fn there(got: *mut libc::c_void, at: u64, bytes: usize) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Where code is in memory, and how it is protected.
+/// A range of code in memory, and its protection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Text {
-    /// Its addresses.
+    /// The addresses of the range.
     pub range: Range<u64>,
-    /// `PROT_READ` and its like, those of the machine among them.
+    /// The protection bits, `PROT_READ` and others, including those of the machine.
     pub protection: i32,
 }
 
-/// How code is written.
+/// The way in which code is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// By stores, while its pages are writable.
@@ -107,7 +107,7 @@ pub enum Way {
     File,
 }
 
-/// What writes to code.
+/// The writer of code.
 pub struct Writer {
     /// `/proc/self/mem`.
     file: Option<File>,

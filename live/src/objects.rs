@@ -30,7 +30,7 @@ pub struct Found<'a> {
     pub backend: &'a dyn Patch,
     /// Those too for which there is room for a breakpoint alone.
     pub traps: bool,
-    /// What reads memory.
+    /// The reader of memory.
     pub writer: &'a Writer,
 }
 
@@ -121,7 +121,7 @@ pub fn paths() -> impl Iterator<Item = String> {
     loaded().into_iter().map(name)
 }
 
-/// How many names are told that look like the one that there is not.
+/// The number of similar names that an error lists.
 const NEAR: usize = 5;
 
 /// Whether names look alike: one is part of the other, or they have more than half of their pairs of letters in common.
@@ -158,7 +158,7 @@ impl Loaded {
     /// A function in which there is no room for a branch, if a breakpoint may do.
     ///
     /// # Errors
-    /// It may not, or nothing may be written there.
+    /// A breakpoint may not do, or nothing may be written there.
     fn refused(&self, refused: &Refused, how: Found) -> Result<Function> {
         let (at, size) = refused.code.unwrap_or_default();
         let (start, class) = (self.base.wrapping_add(at), refused.class.unwrap_or(Class::Refused));
@@ -189,7 +189,7 @@ impl Loaded {
     }
 }
 
-/// How many bytes of a refused function's entry are shown.
+/// The number of bytes of a refused function's entry that an error shows.
 const SHOWN: usize = 8;
 
 /// The pages with this code, and how they are protected.
@@ -205,7 +205,7 @@ pub fn text(function: &str, code: &Range<u64>) -> Result<Text> {
     Ok(Text { range: mapping.range, protection })
 }
 
-/// Whether indirect branches enter these pages at landing pads alone.
+/// Whether indirect branches may enter these pages only at landing pads.
 pub fn is_guarded(text: &Text) -> bool {
     MACHINE.guarded.is_some_and(|(_, bit)| text.protection & bit != 0)
 }

@@ -10,13 +10,13 @@ use crate::memory::{Barrier, Text, Window, Writer};
 use crate::signals::{Middle, WAYS, Way, undisturbed};
 use crate::threads::{How, leave};
 
-/// What is at an entry.
+/// The code at an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// For each instruction but the first, how far behind the first byte it begins, and where a thread goes on that is there when
-    /// something else is written.
+    /// For each instruction but the first: its offset from the first byte, and the address at which a thread goes on that is there when
+    /// other code is written.
     pub moved: Vec<(u64, u64)>,
 }
 
@@ -24,11 +24,11 @@ pub struct Code {
 pub struct Site {
     /// The function's name.
     pub function: String,
-    /// Its address.
+    /// The address of the site.
     pub at: u64,
     /// The pages that it is in.
     pub text: Text,
-    /// What is there, or will be when every thread has answered.
+    /// The code at the entry, or that which will be there when every thread has answered.
     now: Code,
     /// The first bytes are a breakpoint.
     trapped: bool,
@@ -37,15 +37,15 @@ pub struct Site {
 
 /// A change of an entry.
 pub struct Change<'a> {
-    /// Where.
+    /// The address of the entry.
     pub site: &'a mut Site,
-    /// What is to be there.
+    /// The code that the entry is to have.
     pub to: Code,
-    /// Where a thread goes on that meets the breakpoint.
+    /// The address at which a thread goes on that hits the breakpoint.
     pub way: u64,
 }
 
-/// What was done otherwise than asked, and works.
+/// A deviation from what the caller asked for, which works.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Notes {
     /// Threads that have not answered, or may come back into code that was to change; 0 if the process may not list them.
@@ -54,17 +54,17 @@ pub struct Notes {
     pub trapped: Vec<String>,
 }
 
-/// Steps of the protocol that are left out, for tests that have to see it fail.
+/// Steps of the protocol to leave out, for tests that must see it fail.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[doc(hidden)]
 pub struct LeftOut {
-    /// Nobody asks the threads.
+    /// Threads are not asked.
     pub question: bool,
     /// No breakpoint comes first.
     pub trap: bool,
 }
 
-/// What patches.
+/// The writer of code at entries.
 pub struct Patcher {
     pub writer: Writer,
     pub barrier: Barrier,
@@ -83,12 +83,12 @@ impl Site {
         Site { function: function.to_owned(), at, text, now, trapped: false, way }
     }
 
-    /// What is to be there.
+    /// The code at the entry, or that which will be there when every thread has answered.
     pub fn code(&self) -> &Code {
         &self.now
     }
 
-    /// Whether a breakpoint does what a jump is to do.
+    /// Whether the first bytes are a breakpoint, which does what a jump is to do.
     pub fn is_trapped(&self) -> bool {
         self.trapped
     }
@@ -139,7 +139,7 @@ impl Change<'_> {
         MACHINE.trap.len()
     }
 
-    /// Whether a thread may be in the middle of what is overwritten.
+    /// Whether a thread may be in the middle of the overwritten instructions.
     fn asks(&self) -> bool {
         let tail = |code: &Code| code.bytes.get(self.first()..).map(<[u8]>::to_vec);
         !self.site.now.moved.is_empty() && tail(&self.site.now) != tail(&self.to)

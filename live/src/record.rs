@@ -60,7 +60,7 @@ impl Recorder {
         self.live.alone(|| self.buffers.take(most))
     }
 
-    /// How many records found no room. Calls by handlers are in [`Live::missed`].
+    /// The number of records for which there was no room. Calls by handlers are in [`Live::missed`].
     pub fn dropped(&self) -> u64 {
         self.buffers.dropped()
     }

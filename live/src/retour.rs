@@ -55,7 +55,7 @@ impl RawDetour {
         self.hook.disable().map(drop)
     }
 
-    /// Whether it is called instead.
+    /// Whether calls go to the detour.
     pub fn is_enabled(&self) -> bool {
         self.hook.is_enabled()
     }
@@ -124,7 +124,7 @@ impl<T: Function> GenericDetour<T> {
         unsafe { self.raw.disable() }
     }
 
-    /// Whether it is called instead.
+    /// Whether calls go to the detour.
     pub fn is_enabled(&self) -> bool {
         self.raw.is_enabled()
     }

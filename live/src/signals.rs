@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::machine::{self, MACHINE};
 use crate::table::Table;
 
-/// Where a thread goes on that meets the breakpoint at a site.
+/// The address at which a thread goes on that hits the breakpoint at a site.
 pub struct Way {
     /// A trampoline, or the function without one. Both are there for ever, so that no thread comes too late.
     pub to: AtomicU64,
@@ -23,7 +23,7 @@ pub struct Way {
 /// All sites that ever had a breakpoint.
 pub static WAYS: Table<Way> = Table::new();
 
-/// Who handled traps before.
+/// The handler of SIGTRAP from before ours was installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Code that is about to change, and where a thread goes on that is in the middle of it.
@@ -31,7 +31,7 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 pub struct Middle {
     /// The first byte of it.
     pub at: u64,
-    /// How many bytes.
+    /// The size in bytes.
     pub len: u64,
     /// By how far behind the first byte, the address where to go on.
     pub moved: Vec<(u64, u64)>,
@@ -48,7 +48,7 @@ impl Middle {
     }
 }
 
-/// What threads are asked.
+/// The question to threads.
 #[derive(Default)]
 pub struct Question {
     /// Ascending.
@@ -94,31 +94,31 @@ impl Question {
     }
 }
 
-/// What is asked now, and how many handlers read it.
+/// The current question, and the number of handlers that read it.
 static QUESTION: AtomicPtr<Question> = AtomicPtr::new(ptr::null_mut());
 static READERS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many threads are asked at once.
+/// The number of threads that are asked at once.
 pub const ASKED: usize = 1 << 12;
 
-/// Of each thread that is asked, the round in which it has answered.
+/// For each asked thread, the round in which it has answered.
 static ANSWERS: [AtomicU32; ASKED] = [const { AtomicU32::new(0) }; ASKED];
 
 /// An answer of these says: not yet.
 const NOT_YET: u32 = 1 << 31;
 
-/// What a thread has said.
+/// The answer of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Nothing so far.
     None,
-    /// It has left, and will not come back.
+    /// The thread has left the code, and will not come back.
     Gone,
-    /// It may come back.
+    /// The thread may come back.
     NotYet,
 }
 
-/// What a thread has said in this round.
+/// The answer of a thread in this round.
 pub fn answer(slot: usize, round: u32) -> Answer {
     match ANSWERS.get(slot).map(|a| a.load(Ordering::Acquire)) {
         Some(said) if said == round => Answer::Gone,

@@ -12,7 +12,7 @@ use session::maps::{self, Mapping};
 
 use crate::signals::{self, ASKED, Answer, Middle, Question};
 
-/// How threads are asked.
+/// The way in which threads are asked.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// The signal.
@@ -26,7 +26,7 @@ pub struct How {
 /// The number of the round that comes next: no answer is taken for one of another round.
 static ROUND: AtomicU32 = AtomicU32::new(1);
 
-/// What is mapped now.
+/// The current mappings.
 pub fn mappings() -> Vec<Mapping> {
     input::text(Path::new("/proc/self/maps")).map(|text| maps::parse(&text)).unwrap_or_default()
 }
