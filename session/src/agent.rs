@@ -46,7 +46,7 @@ impl Agent {
         Ok(Agent { path, _file: Some(file.into()) })
     }
 
-    /// What processes load it by.
+    /// The path by which processes load it.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! What a process has to do so that its functions are recorded.
+//! The orders to a process so that its functions are recorded.
 
 use std::ops::Range;
 
@@ -19,21 +19,21 @@ const FAR: u64 = 1 << 31;
 
 /// Functions of a loaded object that are to be recorded.
 pub struct Loaded<'a> {
-    /// What is added to an address in the file.
+    /// The difference between an address in the process and in the file.
     pub base: u64,
     /// Where it lies.
     pub range: Range<u64>,
-    /// Those functions.
+    /// The functions to record.
     pub functions: Vec<Chosen<'a>>,
 }
 
 /// A function that is to be recorded.
 pub struct Chosen<'a> {
-    /// Its number.
+    /// The function's number.
     pub id: u32,
-    /// What is known of it.
+    /// The facts about the function.
     pub function: &'a Function,
-    /// What is recorded of it.
+    /// The records of the function.
     pub form: Form,
     /// The recording ends with it.
     pub last: bool,
@@ -42,9 +42,9 @@ pub struct Chosen<'a> {
 /// Routines in a process.
 #[derive(Clone, Copy)]
 pub struct Routines {
-    /// That which gives a thread its buffer.
+    /// The routine that gives a thread its buffer.
     pub refill: u64,
-    /// That which ends the recording.
+    /// The routine that ends the recording.
     pub last: u64,
 }
 
@@ -143,7 +143,7 @@ impl Orders {
 }
 
 impl Region {
-    /// How many bytes of code there will be at most.
+    /// The greatest possible size of the code, in bytes.
     fn bytes(loaded: &Loaded, forms: &Forms) -> u64 {
         let first = PAGE;
         loaded.functions.iter().fold(first, |at, chosen| {

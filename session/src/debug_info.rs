@@ -1,4 +1,4 @@
-//! What debug information (DWARF) says that functions take and return.
+//! The arguments and results of functions, by debug information (DWARF).
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -40,12 +40,12 @@ const ENTRY: usize = 16;
 /// Members of a structure of that size.
 const MOST_MEMBERS: usize = 16;
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A number with a sign.
     Signed,
-    /// One without.
+    /// An unsigned number.
     Unsigned,
     /// An address.
     Pointer,
@@ -56,9 +56,9 @@ pub enum Kind {
 /// A number in the low bytes of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// How many bytes; what is above them may be anything.
+    /// The size in bytes; the bits above may have any value.
     pub bytes: u8,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
 }
 
@@ -67,7 +67,7 @@ pub struct Number {
 pub struct Value {
     /// For the calling convention.
     pub passed: Type,
-    /// How to read it, or why that is not possible.
+    /// The way to read it, or the reason why that is not possible.
     pub number: Result<Number, Why>,
 }
 
@@ -137,7 +137,7 @@ impl<'a> DebugInfo<'a> {
         all
     }
 
-    /// Where the parts of a function begin.
+    /// The addresses at which the parts of a function begin.
     fn begins(&self, unit: &Unit<'a>, entry: &Entry<'a>) -> Vec<u64> {
         if let Some(ranges) = entry.attr_value(gimli::DW_AT_ranges) {
             let ranges = self.dwarf.attr_ranges(unit, ranges).ok().flatten();

@@ -25,7 +25,7 @@ pub struct Drain {
     pub seen: Seen,
 }
 
-/// How much was recorded.
+/// The amount that was recorded.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// Functions that were entered.
@@ -34,7 +34,7 @@ pub struct Seen {
     pub records: u64,
 }
 
-/// Where the words of a record are (docs/trampolines.md, "Records").
+/// The offsets of a record's words (docs/trampolines.md, "Records").
 const WHAT: usize = 1;
 const WORDS: usize = 2;
 

@@ -20,10 +20,10 @@ const COLD: &str = ".cold";
 /// What functions call first that gcc and clang have compiled with `-pg -mfentry`. Where nobody profiles, it returns at once.
 const PROFILER: [&[u8]; 1] = [b"__fentry__"];
 
-/// What they call soon, with `-pg` alone.
+/// The function that functions with `-pg` alone call soon.
 const LATER: [&[u8]; 2] = [b"mcount", b"_mcount"];
 
-/// How soon, in bytes.
+/// The greatest offset of that call, in bytes.
 const SOON: usize = 64;
 
 /// Before the stubs of arm64 and riscv64 comes one for the loader, of so many bytes.
@@ -66,7 +66,7 @@ struct Section<'a> {
     stubs: Vec<u64>,
 }
 
-/// What the symbol tables say.
+/// The content of the symbol tables.
 #[derive(Default)]
 struct Symbols<'a> {
     /// Functions, by their address: name and size.

@@ -8,12 +8,12 @@ use tramptool::{Clock, Events, Filling, Spec, Target, Template, generate};
 
 use crate::signature::Signature;
 
-/// What is recorded of each function.
+/// The records of each function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct What {
     /// Entries alone, or returns too.
     pub returns: bool,
-    /// Where the time comes from.
+    /// The source of times.
     pub clock: Clock,
     /// Arguments, as far as a prototype is known.
     pub args: bool,
@@ -21,12 +21,12 @@ pub struct What {
     pub result: bool,
 }
 
-/// How one function is recorded.
+/// The way in which one function is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum How {
-    /// Its entry and its return, which is on a stack of the thread's own meanwhile.
+    /// Entry and return. Meanwhile the return address is on a shadow stack of the thread.
     Shadow,
-    /// Its entry alone.
+    /// The entry alone.
     Entry,
 }
 
@@ -40,12 +40,12 @@ impl How {
     }
 }
 
-/// What the trampoline of one function records.
+/// The records that the trampoline of one function writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Form {
-    /// Which events.
+    /// The recorded events.
     pub how: How,
-    /// How many argument registers at the entry.
+    /// The number of recorded argument registers at the entry.
     pub args: u8,
     /// The result at the return.
     pub result: bool,

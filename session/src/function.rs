@@ -7,11 +7,11 @@ use crate::signature::Signature;
 /// A function that can be traced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// As the symbol table has it; empty if that has none for it.
+    /// The name in the symbol table; empty if that has none for the function.
     pub name: String,
-    /// Its address in the file.
+    /// The address in the file.
     pub address: u64,
-    /// How many bytes it has, 0 if unknown.
+    /// The size in bytes, 0 if unknown.
     pub size: u64,
     /// Address in the file of the branch that is written.
     pub site: u64,

@@ -5,11 +5,11 @@ use std::ops::Range;
 /// A line of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Its addresses.
+    /// The addresses of the mapping.
     pub range: Range<u64>,
     /// `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`, as the bits 1, 2 and 4.
     pub protection: u8,
-    /// Where in the file it begins.
+    /// The offset in the file at which the mapping begins.
     pub offset: u64,
     /// The file, or a name in brackets, or nothing.
     pub path: String,

@@ -19,18 +19,18 @@ type Header = elf::FileHeader64<Endianness>;
 /// What lists of sites call those at entries.
 const ENTRIES: [&str; 2] = ["entry", "entry with arguments"];
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug)]
 pub struct Object {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
     /// The linker's number of it, in hexadecimal; empty if it has none.
     pub build_id: String,
     /// The lowest address that a segment of it asks for, at the start of a page.
     pub lowest: u64,
-    /// Those that can be traced, by ascending address.
+    /// The functions that can be traced, by ascending address.
     pub functions: Vec<Function>,
-    /// Those with a site that cannot.
+    /// The functions with a site that cannot be traced.
     pub refused: Vec<Refused>,
     /// Whether exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines: one that is
     /// linked into it.

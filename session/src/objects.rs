@@ -42,7 +42,7 @@ pub struct Numbered {
     pub id: u32,
     /// The number of its first function; the others follow.
     pub first: u32,
-    /// What is in it.
+    /// The object's content.
     pub object: Object,
 }
 
@@ -50,17 +50,17 @@ pub struct Numbered {
 pub struct Place {
     /// The object.
     pub numbered: Arc<Numbered>,
-    /// What is added to an address in the file.
+    /// The difference between an address in the process and in the file.
     pub base: u64,
-    /// Its lines of the process's maps.
+    /// The object's lines of the process's maps.
     pub maps: Vec<Mapping>,
     /// Whether this process is the first to load it.
     pub new: bool,
-    /// How many functions of it are recorded.
+    /// The number of its functions that are recorded.
     pub recorded: usize,
-    /// Whether the recording ends with one of them.
+    /// Whether the recording ends with one of its functions.
     pub last: bool,
-    /// How they are.
+    /// The way in which they are recorded.
     pub how: How,
 }
 
@@ -196,7 +196,7 @@ fn alone(pid: u32, exe: &Path) -> bool {
     !itself || fs::read_dir(process.join("task")).is_ok_and(|threads| threads.count() == 1)
 }
 
-/// The same file, under whichever name.
+/// The identity of a file, under any of its names.
 fn same(a: &Path, b: &Path) -> bool {
     a == b || fs::canonicalize(a).ok().zip(fs::canonicalize(b).ok()).is_some_and(|(a, b)| a == b)
 }

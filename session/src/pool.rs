@@ -24,7 +24,7 @@ const FIRST: usize = 2 * BUFFER;
 const TABLE: usize = 4096;
 const ENTRY: usize = 40;
 
-/// What happens when no buffer is free.
+/// The reaction if no buffer is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// The program waits.
@@ -35,7 +35,7 @@ pub enum Mode {
     Flight(u32),
 }
 
-/// What a buffer is.
+/// The state of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Nobody's.
@@ -135,7 +135,7 @@ impl Pool {
         self.bytes as u64
     }
 
-    /// How many buffers there are.
+    /// The number of buffers.
     pub fn buffers(&self) -> usize {
         self.buffers
     }
@@ -213,7 +213,7 @@ impl Pool {
         self.word(Word::Waiting).load(Ordering::SeqCst) > 0
     }
 
-    /// How many buffers were handed in, ever.
+    /// The number of buffers that were ever handed in.
     pub fn handed_in(&self) -> u32 {
         self.word(Word::Full).load(Ordering::SeqCst)
     }

@@ -13,10 +13,10 @@ use codegen::words::error::{Error, Result};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-/// Where the library finds this process.
+/// The variable by which the library finds this process.
 pub const SOCKET: &str = "TRAMPTOOL_TRACE_SOCKET";
 
-/// What is run.
+/// The program to run.
 pub struct Program {
     /// The file.
     pub path: PathBuf,
@@ -26,11 +26,11 @@ pub struct Program {
 /// Why a program is not run.
 #[derive(Debug)]
 pub enum Refused {
-    /// It is not there.
+    /// The program does not exist.
     NotFound(Error),
-    /// It is there, and cannot be run.
+    /// The program exists, but cannot be run.
     NotRun(Error),
-    /// It could be run, but not traced.
+    /// The program could be run, but not traced.
     NotTraced(Error),
 }
 

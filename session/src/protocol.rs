@@ -1,4 +1,4 @@
-//! What the traced process and this one say to each other. `session/preload/protocol.h` has the same in C.
+//! The messages between the traced process and this one. `session/preload/protocol.h` has the same in C.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ pub const HELLO: usize = 80;
 /// The most text that is taken, in bytes.
 pub const TEXT_LIMIT: u32 = 1 << 24;
 
-/// What a process has to say.
+/// A message of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It has begun, and wants orders.
+    /// The process has begun, and waits for orders.
     Attach,
-    /// It is the child of a fork, and has all that its parent has.
+    /// The process is the child of a fork, and has all that its parent has.
     Forked,
-    /// It has loaded or unloaded something.
+    /// The process has loaded or unloaded an object.
     Loaded,
 }
 
@@ -36,9 +36,9 @@ pub struct Moment {
 pub struct Hello {
     /// Why it says it.
     pub kind: Kind,
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
-    /// Its parent's.
+    /// The parent's number.
     pub parent: u32,
     /// The thread's.
     pub tid: u32,
@@ -93,36 +93,36 @@ impl Hello {
     }
 }
 
-/// What the process has to do, in the order of its list.
+/// An order to the process, in the order of its list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Map so many bytes of the file with the orders, from this offset on, to this address, for execution.
     Map {
         /// The address.
         address: u64,
-        /// How many bytes.
+        /// The size in bytes.
         len: u32,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
     },
     /// Give pages this protection.
     Protect {
         /// The first page.
         address: u64,
-        /// How many bytes.
+        /// The size in bytes.
         len: u32,
         /// `PROT_*` of `<sys/mman.h>`.
         protection: u64,
     },
     /// Write to code, if the bytes there are these.
     Write {
-        /// Where.
+        /// The address.
         address: u64,
-        /// What is there.
+        /// The bytes that are there.
         before: [u8; 8],
-        /// What is to be there.
+        /// The bytes to write.
         after: [u8; 8],
-        /// How many of these bytes.
+        /// The number of these bytes.
         len: u32,
     },
 }

@@ -22,7 +22,7 @@ const COMPRESSED: Why = "its debug information is compressed: link with -Wl,--co
 const CONVENTION: Why = "compiled for another calling convention";
 const CLONE: Why = "a copy of a function, whose parameters the compiler may have changed";
 
-/// Where Debian and others install debug information, by the number that the linker gave the file.
+/// The directories where Debian and others install debug information, by build ID.
 const INSTALLED: &str = "/usr/lib/debug/.build-id";
 
 /// Give each function of an object its signature, or say why that is not known.

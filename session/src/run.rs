@@ -30,32 +30,32 @@ use crate::program::Program;
 use crate::protocol::{self, HELLO, Hello, Kind, OBEYED};
 use crate::sink::{Begun, Sink};
 
-/// How long a process may take to say what it has begun to say.
+/// The time that a process may take for a message that it has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long nothing is looked at if nobody hands anything in.
+/// The time between two looks at the buffers if no thread hands one in.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Who is recorded.
+/// The program to record.
 #[derive(Clone, Copy)]
 pub enum Subject<'a> {
     /// A program that is started.
     Program(&'a Program),
     /// A process that has loaded the library itself, and waits to be told where it says so. How it ends, nobody tells us.
     Process {
-        /// Its number.
+        /// The process's number.
         pid: u32,
         /// Told the name of the socket.
         listening: &'a dyn Fn(&str) -> io::Result<()>,
     },
 }
 
-/// What is recorded, and how.
+/// The options of a recording.
 pub struct Options<'a> {
-    /// Of each function.
+    /// The records of each function.
     pub what: What,
-    /// What happens when no buffer is free.
+    /// The reaction if no buffer is free.
     pub mode: Mode,
-    /// How many buffers there are.
+    /// The number of buffers.
     pub buffers: usize,
     /// Whether processes that the program starts are recorded too.
     pub follow: bool,
@@ -71,16 +71,16 @@ pub struct Options<'a> {
     pub emulator: &'a [OsString],
     /// The program's clocks are this machine's.
     pub same_clocks: bool,
-    /// What is loaded into it.
+    /// The library that it loads.
     pub agent: &'a Agent,
 }
 
-/// What became of it.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the program ended, if it was started.
+    /// The status of the program, if it was started.
     pub status: Option<ExitStatus>,
-    /// How much was recorded.
+    /// The amount that was recorded.
     pub seen: Seen,
     /// Records that found no room, and threads that are not recorded for want of memory.
     pub lost: (u64, u64),
@@ -94,7 +94,7 @@ pub struct Outcome {
     pub complaints: Vec<Error>,
 }
 
-/// What the threads of a session share.
+/// The state that the threads of a session share.
 struct Session<'a> {
     options: &'a Options<'a>,
     pool: Pool,

@@ -1,4 +1,4 @@
-//! Which words of a function's arguments and result are recorded, and how to read them.
+//! The words of a function's arguments and result that are recorded, and how to read them.
 
 use codegen::ask::place::{Piece, Place, Placement, Returned};
 use codegen::profile::target::Target;
@@ -21,13 +21,13 @@ const NOTHING: Why = "it returns nothing";
 /// A parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Its name; empty if it has none.
+    /// The parameter's name; empty if it has none.
     pub name: String,
-    /// Which word of a record of the entry has it, or why none does.
+    /// The word of an entry's record that has it, or the reason why none does.
     pub word: Result<(u8, Number), Why>,
 }
 
-/// What is recorded of a function's arguments and result.
+/// The recorded arguments and result of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signature {
     /// The parameters, or why nothing is known of them.
@@ -37,7 +37,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// One of which nothing is recorded.
+    /// A function of which no argument and no result is recorded.
     pub const fn none(why: Why) -> Signature {
         Signature { parameters: Err(why), result: Err(why) }
     }
@@ -97,7 +97,7 @@ impl Signature {
         }
     }
 
-    /// How many argument registers a record of the entry has.
+    /// The number of argument registers in a record of the entry.
     pub fn words(&self) -> u8 {
         let all = self.parameters.iter().flatten().filter_map(|parameter| parameter.word.ok());
         all.map(|(word, _)| word + 1).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Where what is recorded goes.
+//! The destination of records.
 
 use std::io;
 use std::process::ExitStatus;
@@ -12,9 +12,9 @@ use crate::protocol::Moment;
 /// A process that has begun, or that a fork has made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Begun {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
-    /// Its parent's.
+    /// The parent's number.
     pub parent: u32,
     /// Its program; empty for the child of a fork, which has its parent's.
     pub exe: String,

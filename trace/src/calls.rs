@@ -4,18 +4,18 @@ use rustc_hash::FxHashMap;
 
 use crate::records::{Record, What};
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Ending {
-    /// It returned.
+    /// The call returned.
     Returned,
     /// An exception or a forced unwind left it.
     Exception,
-    /// It did not return, and a function further out did: by `longjmp`, or by an exception that trampolines do not record.
+    /// The call did not return, and an outer function did: by `longjmp`, or by an exception that trampolines do not record.
     Left,
-    /// Its thread ended, as by `pthread_exit`.
+    /// The thread ended, for example by `pthread_exit`.
     Thread,
-    /// It was running when the recording ended.
+    /// The call was running when the recording ended.
     Open,
     /// Only its entry is recorded.
     Unrecorded,
@@ -26,15 +26,15 @@ pub enum Ending {
 pub struct Call {
     /// The function's number.
     pub function: u32,
-    /// How many calls it lies in.
+    /// The number of calls that surround it.
     pub depth: usize,
     /// When it began.
     pub begin: u64,
-    /// It began before the first record of its thread. `begin` is the time of that record.
+    /// The call began before the first record of its thread. `begin` is the time of that record.
     pub cut: bool,
     /// When it ended.
     pub end: u64,
-    /// How it ended.
+    /// The way in which it ended.
     pub ending: Ending,
     /// Another call of the same function, inside of this one, returned; as nothing but the function's number is recorded, that one
     /// may be what was left, and this one what returned. Only calls that were left have this.
@@ -46,7 +46,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// How long it took.
+    /// The duration.
     pub fn total(&self) -> u64 {
         self.end.saturating_sub(self.begin)
     }
@@ -81,7 +81,7 @@ impl Step {
 /// A call that has begun.
 struct Open {
     call: Call,
-    /// Which of the thread's calls it is.
+    /// The number of the call among the thread's calls.
     number: u64,
 }
 

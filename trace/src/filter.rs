@@ -1,4 +1,4 @@
-//! Which calls are shown.
+//! The choice of calls to show.
 
 use codegen::words::error::{Error, Result};
 use regex::Regex;
@@ -55,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// Which calls are asked for. By default all.
+/// The requested calls; by default all.
 #[derive(Clone, Default, Debug)]
 pub struct Wanted {
     /// These and what they call; all if there are none.

@@ -1,4 +1,4 @@
-//! What a traced program has recorded: its file, the calls in it, reports of them, and the formats of other tools.
+//! The recording of a traced program: its file, its calls, reports of them, and the formats of other tools.
 //!
 //! [`file::Writer`] writes while the program runs. [`recording::Recording`] is such a file as a whole, [`steps::Steps`] are the
 //! calls of a thread, [`view`] shows them, and [`export`] writes them for other tools. Nothing here holds all records in

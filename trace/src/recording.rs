@@ -15,9 +15,9 @@ use crate::names::demangled;
 pub struct Run {
     /// The process and the program.
     pub process: Process,
-    /// What it has loaded.
+    /// The objects that the process has loaded.
     pub loaded: Vec<Loaded>,
-    /// Its end; none if the file does not have it.
+    /// The end of the process; none if the file does not have it.
     pub end: Option<End>,
 }
 
@@ -27,9 +27,9 @@ pub struct Thread {
     pub task: Task,
     /// The index of its program in [`Recording::runs`].
     pub run: usize,
-    /// Its blocks of records, in order.
+    /// The thread's blocks of records, in order.
     pub(crate) blocks: Vec<Place>,
-    /// How many records are lost, by the reason.
+    /// The number of lost records, by the reason.
     pub lost: BTreeMap<Why, u64>,
 }
 
@@ -74,7 +74,7 @@ impl<R: Read + Seek> Recording<R> {
     /// Read all of a file but its records.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, or is none of ours.
+    /// The file cannot be read, is damaged, or is not a recording.
     pub fn open(from: R) -> Result<Recording<R>> {
         let mut reader = Reader::new(from)?;
         let mut parts = Parts::default();
@@ -138,7 +138,7 @@ impl<R> Recording<R> {
         numbers.into_iter().filter_map(|number| Some((number, self.functions.get(&number)?)))
     }
 
-    /// How many records are lost, by the reason.
+    /// The number of lost records, by the reason.
     pub fn lost(&self) -> BTreeMap<Why, u64> {
         let mut all = BTreeMap::new();
         for (why, records) in self.threads.iter().flat_map(|thread| &thread.lost) {

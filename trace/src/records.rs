@@ -7,13 +7,13 @@ use codegen::words::error::Result;
 use crate::file::Clock;
 use crate::recording::{Recording, Thread};
 
-/// What happened.
+/// The event of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     Entry,
     Return,
     Exception,
-    /// Of no function: all that is running in the thread ends with it.
+    /// The end of the thread: all its running calls end with it.
     ThreadEnd,
 }
 
@@ -44,7 +44,7 @@ const LEAST: usize = 16;
 pub struct Records<'r, R> {
     recording: &'r Recording<R>,
     thread: &'r Thread,
-    /// How many of the thread's blocks were loaded.
+    /// The number of the thread's blocks that were loaded.
     loaded: usize,
     bytes: Vec<u8>,
     at: usize,

@@ -26,7 +26,7 @@ pub struct Steps<'r, R> {
 }
 
 impl<'r, R: Read + Seek> Steps<'r, R> {
-    /// Those of a thread that the filter shows.
+    /// The steps of one thread that pass the filter.
     pub fn new(recording: &'r Recording<R>, thread: &'r Thread, filter: &'r Filter) -> Steps<'r, R> {
         Steps {
             recording,

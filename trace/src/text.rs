@@ -1,10 +1,10 @@
-//! What all that is written has in common: errors, times and names.
+//! Errors, times and names, as all output has them.
 
 use codegen::words::error::{Error, Result};
 
 use crate::recording::Unit;
 
-/// What became of writing.
+/// The result of writing.
 ///
 /// # Errors
 /// The output has one.

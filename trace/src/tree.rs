@@ -15,13 +15,13 @@ use crate::steps::Steps;
 pub struct Node {
     /// The function's number.
     pub function: u32,
-    /// How many calls it lies in.
+    /// The number of calls that surround it.
     pub depth: usize,
-    /// How many calls went this way.
+    /// The number of calls that went this way.
     pub calls: u64,
-    /// Their time.
+    /// The time of these calls.
     pub total: u64,
-    /// Their time outside of callees.
+    /// The time of these calls outside of callees.
     pub own: u64,
     /// The nodes of functions that they called, in the order of the first call.
     pub callees: Vec<usize>,
@@ -40,7 +40,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// How deep ways go. Recursion may go on for millions.
+    /// The greatest depth of ways. Recursion may go on for millions.
     pub const DEEPEST: usize = 1000;
 
     /// The ways of all threads.

@@ -11,7 +11,7 @@ use crate::recording::Recording;
 pub enum Value {
     /// A number with a sign.
     Signed(i64),
-    /// One without.
+    /// An unsigned number.
     Unsigned(u64),
     /// An address, or a word of which nothing is known.
     Pointer(u64),
@@ -61,7 +61,7 @@ impl fmt::Display for Value {
 pub struct Argument {
     /// The parameter's name, if it is known.
     pub name: Option<String>,
-    /// Its value, if it is recorded.
+    /// The argument's value, if it is recorded.
     pub value: Option<Value>,
 }
 

@@ -19,7 +19,7 @@ use crate::view::Report;
 #[template(path = "flame.html")]
 struct Page<'p> {
     title: &'p str,
-    /// What was measured, in a sentence.
+    /// The recording, in a sentence.
     about: String,
     notes: Vec<String>,
     /// The functions with the most time of their own.

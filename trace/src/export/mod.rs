@@ -21,11 +21,11 @@ pub use html::html;
 pub use perfetto::perfetto;
 pub use uftrace::uftrace;
 
-/// Where the files of a format with several go.
+/// The destination of a format with several files.
 pub trait Files {
     /// A new file of this name, which has no slash.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be created.
     fn create(&mut self, name: &str) -> std::io::Result<Box<dyn Write>>;
 }

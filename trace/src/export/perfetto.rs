@@ -93,7 +93,7 @@ impl Message {
     }
 }
 
-/// Where packets go.
+/// The destination of packets.
 struct Packets<'o> {
     out: &'o mut dyn Write,
     any: bool,

@@ -18,7 +18,7 @@ use super::Files;
 
 /// Levels that a record can tell.
 const DEEPEST: usize = 1024;
-/// What the second word of a record has beside type, depth and address.
+/// The bits of a record's second word beside type, depth and address.
 const MAGIC: u64 = 5 << 3;
 /// Types of records.
 const ENTRY: u64 = 0;

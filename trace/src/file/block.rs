@@ -1,4 +1,4 @@
-//! What is in a file's blocks.
+//! The content of a file's blocks.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,15 +37,15 @@ pub struct Session {
     pub machine: u16,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where times come from.
+    /// The source of times.
     pub clock: Clock,
-    /// What is recorded.
+    /// The recorded events.
     pub events: Events,
     /// When it began, in nanoseconds since 1970.
     pub started: u64,
 }
 
-/// Where the times of records come from.
+/// The source of the times in records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
@@ -57,7 +57,7 @@ pub enum Clock {
     None,
 }
 
-/// What is recorded of a call.
+/// The recorded events of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Events {
@@ -86,15 +86,15 @@ pub struct Process {
 /// A program or library with traced functions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Object {
-    /// Its number: another one for each object of the file.
+    /// The object's number, unique in the file.
     pub id: u32,
-    /// Its path.
+    /// The object's path.
     pub path: String,
-    /// Its build ID in hexadecimal digits; empty if it has none.
+    /// The build ID in hexadecimal digits; empty if there is none.
     pub build_id: String,
 }
 
-/// Where a process has loaded an object. The object comes before it in the file.
+/// The place where a process has loaded an object. The object comes before it in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Loaded {
     /// The process.
@@ -103,7 +103,7 @@ pub struct Loaded {
     pub object: u32,
     /// The address of the object's address 0.
     pub base: u64,
-    /// Its lines of /proc/PID/maps.
+    /// The object's lines of /proc/PID/maps.
     pub ranges: Vec<Range>,
 }
 
@@ -116,7 +116,7 @@ pub struct Range {
     pub end: u64,
     /// The offset in the file.
     pub offset: u64,
-    /// What is allowed, as `r-xp`.
+    /// The permissions, as `r-xp`.
     pub flags: String,
 }
 
@@ -135,11 +135,11 @@ pub struct Functions {
 /// A function.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Function {
-    /// Its address in the object, from `base` on.
+    /// The function's address in the object, from `base` on.
     pub offset: u64,
-    /// Its bytes; 0 if that is unknown.
+    /// The size in bytes; 0 if unknown.
     pub size: u64,
-    /// Its name as in the symbol table.
+    /// The name in the symbol table.
     pub name: String,
     /// The address of its patched site in the object.
     pub site: u64,
@@ -157,9 +157,9 @@ pub struct Function {
 /// A parameter of a function.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Its name; empty if it has none.
+    /// The parameter's name; empty if it has none.
     pub name: String,
-    /// Which word of an entry has its value, and what that is; none if no word does.
+    /// The word of an entry that has its value, and that value's type; none if no word does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<(u8, Number)>,
 }
@@ -167,13 +167,13 @@ pub struct Parameter {
 /// A number in the low bytes of a word. What is above them may be anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Number {
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: u8,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
 }
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -190,17 +190,17 @@ pub enum Kind {
 /// A thread. It comes before its records. The same numbers once more are another thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Its process.
+    /// The process's number.
     pub pid: u32,
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
     /// When it began, in nanoseconds of CLOCK_MONOTONIC.
     pub started: u64,
 }
 
-/// What the clock of the records and CLOCK_MONOTONIC show at the same moment.
+/// Readings of the records' clock and of CLOCK_MONOTONIC at the same moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockPair {
     /// The process.
@@ -243,13 +243,13 @@ pub enum Why {
 pub struct End {
     /// The process.
     pub pid: u32,
-    /// How it ended.
+    /// The way in which it ended.
     pub status: Status,
     /// When it ended, in nanoseconds of CLOCK_MONOTONIC.
     pub ended: u64,
 }
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -257,10 +257,10 @@ pub enum Status {
     Exited(i32),
     /// By this signal.
     Signalled(i32),
-    /// It runs another program.
+    /// The process runs another program.
     Executed,
     /// Nobody told us how.
     Unknown,
-    /// It was still running when the recording ended.
+    /// The process was still running when the recording ended.
     Running,
 }

@@ -19,11 +19,11 @@ const ENTRY: u64 = 0;
 const RETURN: u64 = 1;
 const LONG: u64 = 2;
 const ANY: u64 = 3;
-/// How many bits say the form.
+/// The number of bits that give the form.
 const FORM: u32 = 2;
-/// How many bits of a short entry say the function.
+/// The number of bits of a short entry that give the function.
 const ID: u32 = 13;
-/// What a function's number and a time are less than in each form, and in a short entry.
+/// For each form and for a short entry: the limits below which a function's number and a time must be.
 const MOST: u64 = 1 << (32 - FORM);
 const MOST_ID: u64 = 1 << ID;
 const MOST_TIME: u64 = 1 << (32 - FORM - ID);
@@ -31,7 +31,7 @@ const MOST_TIME: u64 = 1 << (32 - FORM - ID);
 const ENTERED: u64 = 1;
 const RETURNED: u64 = 2;
 
-/// What both sides remember.
+/// The state that packing and unpacking share.
 #[derive(Default)]
 struct Memory {
     /// The functions that have not returned, so many, and behind them some that have.
@@ -67,7 +67,7 @@ impl Memory {
     }
 }
 
-/// Where packed records go: room for all, of which so many bytes are used.
+/// The destination of packed records: room for all, of which so many bytes are used.
 struct To<'a> {
     bytes: &'a mut [u8],
     used: usize,

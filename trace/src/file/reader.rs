@@ -32,7 +32,7 @@ pub enum Block {
     End(End),
 }
 
-/// Where the records of a block are.
+/// The place of a block's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     at: u64,
@@ -42,7 +42,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// How many bytes of records there are.
+    /// The size of the records in bytes.
     pub fn bytes(&self) -> u32 {
         self.bytes
     }
@@ -60,7 +60,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Open a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none of ours.
+    /// The file cannot be read, or is not a recording.
     pub fn new(mut from: R) -> Result<Reader<R>> {
         let length = from
             .seek(SeekFrom::End(0))

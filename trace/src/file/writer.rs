@@ -41,7 +41,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, bytes: HEADER as u64, packed: Vec::new() })
     }
 
-    /// How many bytes the file has.
+    /// The size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -120,7 +120,7 @@ impl<W: Write> Writer<W> {
         self.block(kind::RECORDS, &[&head([pid, tid, serial, 0]), records])
     }
 
-    /// The same in fewer bytes, if there are fewer.
+    /// Write records in fewer bytes, if packing makes them smaller.
     ///
     /// # Errors
     /// As [`Writer::records`].

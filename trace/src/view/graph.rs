@@ -1,4 +1,4 @@
-//! Who called whom, how often, and how long it took.
+//! The graph of calls: who called whom, how often, and how long it took.
 
 use std::io::Write;
 

@@ -41,7 +41,7 @@ pub fn replay<R: Read + Seek>(recording: &Recording<R>, filter: &Filter, out: &m
     Ok(())
 }
 
-/// Where lines go.
+/// The destination of lines.
 struct Lines<'r, R> {
     recording: &'r Recording<R>,
     out: &'r mut dyn Write,

@@ -1,4 +1,4 @@
-//! How often each function was called, and how long it took.
+//! The report: the number of calls of each function, and their times.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
@@ -43,19 +43,19 @@ pub struct Row {
     /// The time without callees.
     #[serde(rename = "self")]
     pub own: u64,
-    /// How many calls there were.
+    /// The number of calls.
     pub calls: u64,
-    /// How many of them an exception ended.
+    /// The number of calls that an exception ended.
     pub exceptions: u64,
-    /// How many of them were left without a return.
+    /// The number of calls that were left without a return.
     pub left: u64,
     /// How many of those may have returned, and an inner call of the same function was left.
     pub ambiguous: u64,
-    /// How many of them ended with their thread.
+    /// The number of calls that ended with their thread.
     pub with_thread: u64,
-    /// How many of them were running at the end.
+    /// The number of calls that were running at the end.
     pub open: u64,
-    /// How many of them began before the first record of their thread.
+    /// The number of calls that began before the first record of their thread.
     pub cut: u64,
 }
 
@@ -83,11 +83,11 @@ pub struct Report {
     pub command: Vec<String>,
     /// The unit of times: `ns`, `ticks`, or `order` where there are none.
     pub unit: &'static str,
-    /// How many threads there are.
+    /// The number of threads.
     pub threads: usize,
-    /// How many calls are shown.
+    /// The number of calls that are shown.
     pub calls: u64,
-    /// How many records are lost, by the reason.
+    /// The number of lost records, by the reason.
     pub lost: BTreeMap<Why, u64>,
     /// Bytes of buffers that are no completed record.
     pub unread: u64,
@@ -184,7 +184,7 @@ impl Report {
     }
 }
 
-/// What is lost for this reason.
+/// The records that are lost for one reason.
 fn lost(why: Why) -> &'static str {
     match why {
         Why::Full => "records lost because the buffer was full",
