@@ -9,7 +9,7 @@ use crate::engine::disasm::decode_function;
 use crate::judge::cells::extent;
 use crate::run::raw::call;
 
-/// What is known of a trampoline before it has run.
+/// The facts about a trampoline before it has run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draft {
     /// The architecture's name.

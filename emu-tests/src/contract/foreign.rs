@@ -18,7 +18,7 @@ use crate::run::replay::{Chosen, Source};
 
 /// Objects with trampolines, and their contract.
 pub struct Foreign<'a> {
-    /// What messages call the contract.
+    /// The contract's name in messages.
     pub contract_name: &'a str,
     /// The contract's text.
     pub contract: &'a str,
@@ -156,7 +156,7 @@ fn objects(
     foreign.objects.iter().map(wrap).collect()
 }
 
-/// Where the trampolines of a dump begin.
+/// The addresses of a dump's trampolines.
 fn entries<'f>(dump: &Dump, reader: &Reader, file: &'f FileIn) -> Result<Vec<(&'f str, u64)>> {
     let symbols: Vec<&str> = file.trampoline.iter().map(|t| t.symbol.as_str()).collect();
     match (&symbols[..], &dump.entries[..]) {
@@ -203,7 +203,7 @@ fn replaced(objects: Objects, backend: &dyn Backend, convention: &Convention) ->
     Ok(objects)
 }
 
-/// Where each trampoline of a contract begins in a dump.
+/// The address of each of a contract's trampolines in a dump.
 fn named<'c>(symbols: &[&'c str], entries: &[(String, u64)]) -> Result<Vec<(&'c str, u64)>> {
     if let Some((name, _)) = entries.iter().find(|(name, _)| !symbols.contains(&name.as_str())) {
         return Err(Error::unknown("trampoline in --entry SYMBOL=ADDR", name, symbols.iter().copied()));
@@ -281,7 +281,7 @@ fn present<'t>(
 
 /// The names that are most like this one, to be put behind a sentence; nothing where none is.
 fn similar(symbol: &str, defined: &BTreeSet<String>) -> String {
-    /// What is less like it is another name.
+    /// The least similarity of a misspelt name.
     const LIKE: f64 = 0.85;
     /// So many are told.
     const MOST: usize = 3;
@@ -293,7 +293,7 @@ fn similar(symbol: &str, defined: &BTreeSet<String>) -> String {
     if names.is_empty() { String::new() } else { format!(": similar is {}", names.join(", ")) }
 }
 
-/// What is known not to hold of these trampolines.
+/// The expected deviations of these trampolines.
 fn deviations(
     convention: &Convention,
     reader: &Reader,
@@ -313,7 +313,7 @@ fn deviations(
     Ok(all)
 }
 
-/// What makes the command line choose these objects again.
+/// The command-line arguments that choose these objects again.
 fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, objects: &Objects) -> Chosen {
     let paths = objects.iter().map(|(path, _)| path.clone()).collect();
     let contract = foreign.contract_name.to_owned();

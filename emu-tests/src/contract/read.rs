@@ -1,4 +1,4 @@
-//! What a contract in a file means: the [`Contract`] that the judge holds trampolines to.
+//! The meaning of a contract in a file: the [`Contract`] that the judge holds trampolines to.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn general(names: &[Spanned<String>], machine: &Machine) -> Vec<Spanned<String>>
 }
 
 impl Reader<'_> {
-    /// What a trampoline promises.
+    /// The promises of a trampoline.
     ///
     /// # Errors
     /// It names what does not exist, or says what cannot be.
@@ -133,7 +133,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Where callers look for its type, if they do.
+    /// The place of the type that callers compare, if they do.
     fn type_before(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<u32>> {
         let Some(before) = &t.type_before else { return Ok(None) };
         if kind.returned_to() {
@@ -145,7 +145,7 @@ impl Reader<'_> {
         Ok(Some(*before.get_ref()))
     }
 
-    /// What is said of one kind must not be said of another: nobody would look at it.
+    /// Refuse keys of another kind: nothing would check them.
     fn in_place(&self, t: &TrampolineIn, kind: Kind) -> Result<()> {
         fn start<T>(of: Option<&Spanned<T>>) -> Option<usize> {
             of.map(|spanned| spanned.span().start)
@@ -188,7 +188,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a trampoline cannot do without.
+    /// Refuse a trampoline without a callee, and a frame with two members at one offset.
     fn alone(&self, t: &TrampolineIn, frame: &FrameLayout) -> Result<()> {
         let here = t.stack_align.span().start;
         // By a slot that is patched, through a variable or `op`, or by its name.
@@ -240,7 +240,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What is recorded.
+    /// The recorder.
     fn recorder(&self, t: &TrampolineIn, convention: &Convention) -> Result<Recorder> {
         let events = self.wanted(t, "record", "events", t.events.as_ref())?;
         let at = |e: Error, place: usize| self.at(place, e);
@@ -298,7 +298,7 @@ impl Reader<'_> {
         Ok(recorder)
     }
 
-    /// What a trampoline of its kind must say.
+    /// The value of a key that trampolines of this kind must have.
     fn wanted<'t, T>(&self, t: &TrampolineIn, word: &str, key: &str, given: Option<&'t T>) -> Result<&'t T> {
         given.ok_or_else(|| {
             let at = t.stack_align.span().start;
@@ -316,7 +316,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is live at the function's entry, or its result.
+    /// The live registers at the function's entry, or of its result.
     fn live(&self, live: &Spanned<LiveIn>, t: &TrampolineIn, facts: &Facts) -> Result<Live> {
         let LiveIn { registers, vectors, stack } = live.get_ref();
         let most = facts.abi.vector_args.len().max(facts.abi.vector_rets.len());
@@ -329,7 +329,7 @@ impl Reader<'_> {
         Ok(Live { regs, vectors: *vectors, stack: *stack, general_callee: t.general_handlers })
     }
 
-    /// What a trampoline that calls programs does with the function, and shows.
+    /// The flags and arguments of a trampoline that calls programs.
     fn programs(&self, t: &TrampolineIn, facts: &Facts, convention: &Convention) -> Result<Programs> {
         let named = self.wanted(t, "programs", "flags, a list", t.flags.as_ref())?.get_ref();
         for flag in named {
@@ -373,7 +373,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Where a word of the arguments is when the function is entered.
+    /// The place of an argument's word when the function is entered.
     fn word(&self, word: &Spanned<String>, facts: &Facts) -> Result<Word> {
         let text = word.get_ref();
         let offset = text.strip_prefix("stack+").and_then(|offset| offset.parse::<usize>().ok());
@@ -413,7 +413,7 @@ impl Reader<'_> {
         Ok(align)
     }
 
-    /// What the callback is given a pointer to, and the frame records.
+    /// The layout of the structure that the callback gets, and the frame records.
     fn layout(&self, t: &TrampolineIn, frames: &BTreeMap<String, FrameIn>, facts: &Facts) -> Result<FrameLayout> {
         let mut frame = match &t.frame {
             None => FrameLayout::empty(),

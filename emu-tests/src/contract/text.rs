@@ -15,9 +15,9 @@ use codegen::words::recorder::Events;
 /// The columns in which a comment ends.
 const WIDTH: usize = 120;
 
-/// What a contract file says besides the contracts of its trampolines.
+/// The parts of a contract file besides the contracts of its trampolines.
 pub struct Head<'a> {
-    /// What it is the contract of, in a sentence.
+    /// The subject of the contract, in a sentence.
     pub about: &'a str,
     /// The profile under which they are judged.
     pub convention: &'a Convention,
@@ -51,7 +51,7 @@ pub fn contract_text(head: &Head, contracts: &[(Contract, Option<String>)]) -> R
     Ok(file.out)
 }
 
-/// What is written so far.
+/// The text so far.
 struct File {
     out: String,
     /// Names and texts of the layouts.
@@ -168,7 +168,7 @@ impl File {
         Ok(())
     }
 
-    /// Which functions it is for, and what it passes on.
+    /// The functions that the contract is for, and the arguments that it passes on.
     fn what_it_is_for(&mut self, contract: &Contract) {
         if let Some(around) = contract.kind.around() {
             self.key("form", &quoted(around.form.name()));
@@ -270,7 +270,7 @@ fn word(contract: &Contract, content: Content) -> Result<String> {
     })
 }
 
-/// What is live, or comes back.
+/// The live registers, or those that come back.
 fn carried(contract: &Contract, live: Live) -> String {
     let names: Vec<String> = live.regs.iter().map(|reg| quoted(contract.facts.abi.name(reg))).collect();
     let mut text = format!("{{ registers = {}", listed(&names));

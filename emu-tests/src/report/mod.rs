@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::report::reason::Reason;
 use crate::report::view::View;
 
-/// What a clause is about.
+/// The subject of a clause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     /// The trampoline's code. Mutants of a trampoline are judged by these clauses alone.
     Trampoline,
     /// The site that goes to it.
     Site,
-    /// Where its code lies, and how much of it there is.
+    /// The place of the trampoline's code, and its size.
     Place,
     /// The cases that were run.
     Cases,
@@ -47,14 +47,14 @@ macro_rules! clauses {
                 }
             }
 
-            /// What it is about.
+            /// The subject of the clause.
             pub fn of(self) -> Of {
                 match self {
                     $(Clause::$clause => Of::$of,)*
                 }
             }
 
-            /// What it demands.
+            /// The demand of the clause.
             pub fn about(self) -> &'static str {
                 match self {
                     $(Clause::$clause => $about,)*
@@ -115,11 +115,11 @@ impl std::fmt::Display for Clause {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It held every time it was checked.
+    /// The clause held every time it was checked.
     Pass,
-    /// It failed.
+    /// The clause failed.
     Fail,
-    /// It does not hold, as the contract says with a reason.
+    /// The clause does not hold, which the contract expects for a reason.
     Deviates,
     /// It was not checked, for the reason given. Never counted as a pass.
     Skip,

@@ -45,7 +45,7 @@ places! {
     UnmappedBranch => "unmapped-branch",
         "the jump or call before this place goes where no code is";
     Engine { error: String } => "emulator", "emulator: {error}";
-    /// What a CPU raises, by an instruction that is done in the engine's place.
+    /// An exception of the CPU, by an instruction that the checker executes in the engine's place.
     Fault { fault: &'static str } => "fault", "{fault}";
     SitesEntered => "sites-entered", "sites entered and not left";
     ReturnsUntold => "returns-untold", "returns of which no trampoline was told";
@@ -236,7 +236,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What is asked of the bytes of a site.
+/// A property of the bytes of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SiteBytes {
     Begins,

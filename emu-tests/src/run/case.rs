@@ -46,7 +46,7 @@ impl FromStr for Handler {
     }
 }
 
-/// Where the trampolines are, seen from the functions that they are for.
+/// The place of the trampolines, seen from the traced functions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub enum Distance {
     /// In the same image.
@@ -91,7 +91,7 @@ pub(crate) struct Case {
     pub function: usize,
     pub situation: Situation,
     pub handler: Handler,
-    /// What SP is besides a multiple of 16.
+    /// SP modulo 16.
     pub entry_sp: u64,
     pub seed: u64,
     /// The first record begins so many words into a block.
@@ -101,9 +101,9 @@ pub(crate) struct Case {
     pub closely: bool,
     /// Look at every access to the stack.
     pub watched: bool,
-    /// What the callback writes to registers, by register.
+    /// The values that the callback writes to registers, by register.
     pub new_registers: [u64; 32],
-    /// What the exit handler writes to registers.
+    /// The values that the exit handler writes to registers.
     pub new_results: Vec<(Reg, u64)>,
     /// Registers and stack at the function's entry.
     pub initial: Initial,
@@ -115,7 +115,7 @@ pub(crate) struct Initial {
     pub registers: Snapshot,
     pub(crate) sp: u64,
     pub(crate) above: Vec<u8>,
-    /// What the register holds by which a thread finds its memory.
+    /// The thread pointer.
     pub(crate) thread: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ impl Case {
 /// Bytes for a result returned in memory.
 pub(crate) const RESULT: usize = 64;
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) registers: Snapshot,

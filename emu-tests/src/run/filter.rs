@@ -1,4 +1,4 @@
-//! Which cases are run.
+//! The choice of cases to run.
 
 use codegen::contract::Contract;
 
@@ -9,7 +9,7 @@ use crate::run::situation::Situation;
 /// Failures that are kept per row, if not all are.
 const KEPT_FAILURES: usize = 3;
 
-/// Which cases to run.
+/// The cases to run.
 #[derive(Clone, Default, Debug)]
 pub struct Filter {
     /// Only these trampolines; empty means all.
@@ -110,7 +110,7 @@ mod tests {
         ]
     }
 
-    /// What is concerned in this situation, with `entry` at the site.
+    /// The trampolines that take part in this situation, with `entry` at the site.
     fn concerned(situation: Situation) -> Vec<String> {
         let contracts = contracts();
         let concerns = |name: &str| {

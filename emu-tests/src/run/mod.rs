@@ -1,4 +1,4 @@
-//! What is run: a case and its situation, a thread's memory, which cases are chosen, and the command that repeats one.
+//! The runs: a case and its situation, a thread's memory, the choice of cases, and the command that repeats one.
 
 pub mod case;
 pub mod filter;

@@ -12,7 +12,7 @@ use link::raw::{Call, Raw, object};
 
 use crate::engine::disasm::{Decoded, branched_to, followed};
 
-/// What a dump covers, and where the trampolines in it begin.
+/// The addresses that a dump covers, and those of the trampolines in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dump {
     /// Address of the first byte.
@@ -137,7 +137,7 @@ impl Wrapping<'_> {
         (self.base..self.end).contains(&at)
     }
 
-    /// Where an address is in the object.
+    /// The offset of an address in the object.
     fn place(&self, at: u64) -> u64 {
         at.wrapping_sub(self.base).wrapping_add(self.lead)
     }

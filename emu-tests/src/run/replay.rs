@@ -13,11 +13,11 @@ use crate::run::situation::Situation;
 pub struct Chosen {
     /// The profile.
     pub profile: &'static str,
-    /// Where the trampolines come from.
+    /// The origin of the trampolines.
     pub source: Source,
 }
 
-/// Where trampolines come from.
+/// The origin of trampolines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// Generated trampolines.
@@ -31,7 +31,7 @@ pub enum Source {
     Objects {
         /// The objects.
         paths: Vec<String>,
-        /// What they promise: the name of a contract, or a file.
+        /// The contract: its name, or a file.
         contract: String,
         /// With every alternative in its place.
         alternatives: bool,
@@ -40,17 +40,17 @@ pub enum Source {
     Dump {
         /// The dump.
         paths: Vec<String>,
-        /// What it covers.
+        /// The addresses that it covers.
         dump: Dump,
         /// The architecture.
         arch: &'static str,
-        /// What it promises.
+        /// The contract.
         contract: String,
     },
 }
 
 impl Chosen {
-    /// One by one, as a program gets them.
+    /// The arguments one by one, as a program gets them.
     pub fn words(&self) -> Vec<String> {
         let given = |name: &str, value: &str| [name.to_owned(), value.to_owned()];
         let files = |option: &str, paths: &[String]| -> Vec<String> {
@@ -94,26 +94,26 @@ impl Chosen {
     }
 }
 
-/// One case. It is written as the command that runs this one and no other, ready for a shell.
+/// A case. Displayed it is the command that runs this case alone, ready for a shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replay {
-    /// What chooses the suite.
+    /// The arguments that choose the suite.
     pub chosen: Chosen,
     /// The trampoline that is judged.
     pub trampoline: String,
     /// The one at the site.
     pub attached: String,
-    /// How the functions were compiled.
+    /// The variant of the fixture.
     pub fixture: String,
     /// The traced function.
     pub function: String,
-    /// What happens in it.
+    /// The situation.
     pub situation: Situation,
-    /// What handlers overwrite.
+    /// The registers that handlers overwrite.
     pub handler: Handler,
-    /// What SP is at the function's entry, besides a multiple of 16.
+    /// SP modulo 16 at the function's entry.
     pub entry_sp: u64,
-    /// Where the trampolines are.
+    /// The distance of the trampolines.
     pub distance: Distance,
     /// Is it looked at before every instruction?
     pub closely: bool,

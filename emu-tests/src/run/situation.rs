@@ -11,18 +11,18 @@ use codegen::words::error::Error;
 use codegen::words::program::{Attach, called};
 use codegen::words::step::{ExitPath, KernelLabel};
 
-/// One of them; its name is what `check --situation` takes.
+/// A situation; its name is what `check --situation` takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Situation {
-    /// What is called may rewrite arguments, send the function elsewhere or to a direct trampoline, and hook its return.
+    /// A callback or handler may rewrite arguments, redirect the function, choose a direct trampoline, and hook the return.
     Calls {
-        /// It rewrites the arguments.
+        /// The callback rewrites the arguments.
         args: bool,
-        /// It lets the function go on elsewhere.
+        /// The callback redirects the function.
         ip: bool,
-        /// It chooses a direct trampoline.
+        /// The callback chooses a direct trampoline.
         direct: Chosen,
-        /// It puts the trampoline of function graphs in place of the parent.
+        /// The callback replaces the parent by the trampoline of function graphs.
         parent: bool,
     },
     /// The return is hooked for function graphs, and the exit handler changes the results.
@@ -40,7 +40,7 @@ pub enum Situation {
     Null,
     /// No callback is attached: the slot calls `ftrace_stub`.
     Stub,
-    /// The same with `ftrace_stub_graph`.
+    /// As `Stub`, with `ftrace_stub_graph`.
     StubGraph,
     /// The exit handler or the last program changes the results.
     Results,
@@ -71,7 +71,7 @@ pub enum Situation {
     },
 }
 
-/// What becomes of the first record of a thread.
+/// The fate of a thread's first record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum First {
     /// The routine that makes room makes buffer and shadow stack. The words say until then that there is no room for a record, and
@@ -83,14 +83,14 @@ pub enum First {
     Untraced,
 }
 
-/// What a callback says of a direct trampoline.
+/// The callback's choice of a direct trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Chosen {
     /// There is none.
     No,
-    /// One that the site calls.
+    /// A direct trampoline that the site calls.
     Called,
-    /// One that the site jumps to.
+    /// A direct trampoline that the site jumps to.
     Jumped,
 }
 
@@ -147,7 +147,7 @@ impl FromStr for Situation {
 }
 
 impl Situation {
-    /// What is called does nothing besides overwriting.
+    /// The called functions only overwrite registers.
     pub const PLAIN: Situation = Situation::Calls { args: false, ip: false, direct: Chosen::No, parent: false };
 
     /// The arguments are rewritten, and nothing else.
@@ -198,7 +198,7 @@ impl Situation {
         ])
     }
 
-    /// How many decisions are taken in it.
+    /// The number of decisions in this situation.
     pub fn decisions(self) -> usize {
         DECISIONS.iter().filter(|(_, on)| on(self)).count()
     }
@@ -291,7 +291,7 @@ impl Situation {
         }
     }
 
-    /// Which of the variables by which the callee is found is the first that is not NULL.
+    /// The index of the first variable that is not NULL, of those through which the callee is called.
     pub(crate) fn variable(self) -> usize {
         match self {
             Situation::Second => 1,

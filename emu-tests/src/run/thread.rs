@@ -1,4 +1,4 @@
-//! What is a thread's: the words and the buffer of trampolines that record.
+//! The memory of a thread: the words and the buffer of trampolines that record.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::engine::shadow_stack::{self, FRESH, Kept};
 use crate::run::case::Case;
 use crate::run::situation::{First, Situation};
 
-/// Where the thread pointer points to, with memory on both sides.
+/// The thread pointer, with memory on both sides.
 pub(crate) const POINTER: u64 = 0x67_8d21_0000;
 /// Bytes from there to the variable that has the thread's words, where one has them: its words lie on both sides of a multiple of
 /// 4096, and each part of an offset counts.
@@ -28,13 +28,13 @@ pub(crate) const BUFFER: u64 = 0x67_8d24_0000;
 pub(crate) const SIZE: u64 = 0x1000;
 /// Where a bit of the address says so, bytes before that; and as many behind it.
 const BELOW: u64 = 0x1000;
-/// What the counter holds at first: both halves change when it is counted up.
+/// The counter's first value: counting up changes both halves.
 pub(crate) const COUNT: u64 = 0x1234_5678_ffff_ffff;
 /// Bytes for each of which one record has the time, where not all have it.
 const BLOCK: u64 = 128;
 /// Bytes from where the buffer begins to where the routine makes room.
 const FURTHER: u64 = BELOW / 2;
-/// What the time is at first.
+/// The clock's first value.
 pub(crate) const TIME: u64 = 0x0102_0304_0506_0708;
 
 /// Have the thread pointer point there: the register of this name, or, without one, the first that the machine has for that.
@@ -81,7 +81,7 @@ pub(crate) struct Words {
     pub cursor: u64,
     pub limit: u64,
     pub count: u64,
-    /// Where the buffer begins.
+    /// The address of the buffer.
     pub buffer: u64,
     /// A routine is called where there is no room: where none begins any more by that, and the bit of an address that says so.
     full: Option<(u64, u64)>,
@@ -92,7 +92,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Those that a contract names; `None` of one that records nothing.
+    /// The words that a contract names; `None` if its trampoline records nothing.
     pub(crate) fn of(contract: &Contract) -> Option<Words> {
         let Recorder { refill, shadow, pair, .. } = contract.kind.recorder()?;
         let from = if contract.tls.is_empty() { POINTER } else { POINTER + VARIABLE };
@@ -145,7 +145,7 @@ impl Words {
         three.into_iter().chain(kept.into_iter().flatten())
     }
 
-    /// Where each of them is.
+    /// The addresses of the words.
     fn all(self) -> impl Iterator<Item = u64> {
         let kept = self.kept.map(|Kept { top, limit }| [top, limit]);
         [self.cursor, self.limit, self.count].into_iter().chain(kept.into_iter().flatten())
@@ -172,7 +172,7 @@ impl Words {
         self.full.map_or(at < limit, |(_, bit)| at & bit == 0)
     }
 
-    /// Where the routine makes room.
+    /// The address at which the routine makes room.
     fn further(self, case: &Case) -> u64 {
         self.buffer + FURTHER + 8 * case.slot
     }
@@ -301,7 +301,7 @@ pub(crate) struct Written {
     pub stamp: bool,
 }
 
-/// What is in a thread's memory after a run.
+/// The content of a thread's memory after a run.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Left {
     /// The words and what lies beside them, with their addresses.
