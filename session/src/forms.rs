@@ -65,10 +65,10 @@ pub struct Forms {
     target: Target,
     /// Where the words of a thread are from its thread pointer on.
     words: i64,
-    /// Those without words.
+    /// The templates of records without words.
     shadow: Template,
     entry: Template,
-    /// Those with words.
+    /// The templates of records with words.
     others: BTreeMap<Form, Template>,
     sled: Template,
 }

@@ -35,7 +35,7 @@ pub struct Judged {
     pub mutant: String,
     /// The changed lines.
     pub diff: Vec<String>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
     pub clauses: Vec<String>,

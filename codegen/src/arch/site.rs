@@ -67,7 +67,7 @@ pub struct Protocol {
 pub struct OpLiteral {
     /// Bytes before `ip`.
     pub before: u64,
-    /// A power of two, in bytes.
+    /// The alignment in bytes, a power of two.
     pub align: u64,
 }
 

@@ -25,7 +25,7 @@ pub(super) enum Question {
     Full(u8),
     /// Has the record in this slot no time?
     Untimed(u8),
-    /// Has the shadow stack no room?
+    /// Is the shadow stack full?
     NoRoomToReturn,
     /// Is the entry so many bytes from the top another function's?
     AnotherEntry(i64),
