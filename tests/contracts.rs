@@ -98,17 +98,10 @@ fn verdicts(report: &Report, varied: &BTreeSet<String>) -> Vec<String> {
     report.results.iter().map(row).collect()
 }
 
-/// What takes longest is done under the default options only: other fixtures than the first, and a signal at each instruction.
-fn as_far_as(default: bool, suite: &Suite) -> Filter {
-    let first = || emu_tests::first_fixture(suite).map(str::to_owned);
-    Filter { closely: (!default).then_some(false), fixture: if default { None } else { first() }, ..Filter::default() }
-}
-
 /// For every trampoline.
-fn both_ways_agree(backend: &'static dyn Backend, target: &Target, default: bool) {
+fn both_ways_agree(backend: &'static dyn Backend, target: &Target, filter: &Filter) {
     let all = trampolines(target).unwrap();
     let (generated, read) = both(backend, target, &specs(&all));
-    let filter = &as_far_as(default, &generated);
     let traced = generated.contracts.iter().filter(|c| c.traced.is_some());
     let varied: BTreeSet<String> = traced.map(|c| c.name.to_string()).collect();
     let judged = |suite| verdicts(&emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap(), &varied);
@@ -159,7 +152,10 @@ fn both_ways_to_a_verdict_agree_under_each_value_of_each_option() {
             assert_eq!(chosen.len(), option.values.len(), "{}: {}", backend.facts().name, option.name);
         }
         for choices in sets {
-            both_ways_agree(backend, &backend.target(convention, choices).unwrap(), choices == convention.defaults());
+            // What takes longest is done under the default only.
+            let closely = (choices != convention.defaults()).then_some(false);
+            let filter = Filter { closely, ..Filter::default() };
+            both_ways_agree(backend, &backend.target(convention, choices).unwrap(), &filter);
         }
     }
 }
@@ -186,8 +182,7 @@ fn each_trampoline_is_judged_by_itself_under_each_option_that_changes_it() {
             };
             for spec in convention.specs().filter(|spec| changes(spec.kind)) {
                 let (_, alone) = both(backend, &target, &[spec]);
-                let filter = as_far_as(changed.is_none(), &alone);
-                let report = emu_tests::check(&[alone], &filter, 1, &|_, _| {}).unwrap();
+                let report = emu_tests::check(&[alone], &Filter::default(), 1, &|_, _| {}).unwrap();
                 let what = format!("{} of {} [{}]", spec.name, convention.argument, target.describe());
                 for row in &report.results {
                     assert_ne!(row.verdict, Verdict::Fail, "{what}: {} {}", row.clause, row.reason);

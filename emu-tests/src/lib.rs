@@ -40,7 +40,7 @@ pub use engine::unicorn::engine_version;
 pub use engine::unwind::described;
 pub use judge::check::{Progress, check, situations};
 pub use judge::cost::{Spent, spent};
-pub use judge::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, first_fixture, functions};
+pub use judge::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use judge::measure::{ScenarioCost, measure};
 pub use judge::protocol::{Astray, Sites, judge_sites};
 pub use judge::suite::{BY_THE_PROFILE, Deviation, Missing, Poker, Suite};

@@ -21,7 +21,7 @@ const MOST: usize = 25_000;
 /// where it names the trampoline; the disassembly is a related location. What a file has that nobody else has is an artifact
 /// with its contents.
 pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
-    let mut artifacts: Vec<sarif::Artifact> = Vec::new();
+    let mut artifacts = Artifacts::default();
     let mut results = Vec::new();
     let mut same = HashMap::new();
     let told = |row: &&Row| verbose || matches!(row.verdict, Verdict::Fail | Verdict::Open | Verdict::Deviates);
@@ -72,7 +72,7 @@ pub fn document(report: &Report, scope: &Scope, verbose: bool) -> sarif::Sarif {
     }
     let run = sarif::Run::builder()
         .tool(sarif::Tool::builder().driver(driver).build())
-        .artifacts(artifacts)
+        .artifacts(artifacts.files)
         .results(results)
         .properties(facts)
         .build();
@@ -235,24 +235,41 @@ fn logical(place: &str) -> sarif::LogicalLocation {
     sarif::LogicalLocation::builder().name(symbol).fully_qualified_name(place).kind("function").build()
 }
 
-/// A region of one line, whose file joins `artifacts` if it is not there.
-fn physical(source: Source, place: &str, artifacts: &mut Vec<sarif::Artifact>) -> sarif::PhysicalLocation {
+/// The files of a run that have their contents in the report.
+#[derive(Default)]
+struct Artifacts {
+    files: Vec<sarif::Artifact>,
+    /// The number of each file, by its URI.
+    numbers: HashMap<String, usize>,
+}
+
+impl Artifacts {
+    /// The number of a file, which is added if it is new.
+    fn number(&mut self, uri: &str, about: String, text: String) -> usize {
+        if let Some(number) = self.numbers.get(uri) {
+            return *number;
+        }
+        self.files.push(
+            sarif::Artifact::builder()
+                .location(sarif::ArtifactLocation::builder().uri(uri).build())
+                .description(sarif::Message::builder().text(about).build())
+                .contents(sarif::ArtifactContent::builder().text(text).build())
+                .source_language("assembly")
+                .build(),
+        );
+        let number = self.files.len() - 1;
+        self.numbers.insert(uri.to_owned(), number);
+        number
+    }
+}
+
+/// A region of one line, whose file joins `artifacts`.
+fn physical(source: Source, place: &str, artifacts: &mut Artifacts) -> sarif::PhysicalLocation {
     let uri = parts(&source.path);
     let line = source.text.lines().nth(source.line - 1).unwrap_or_default();
     let snippet = sarif::ArtifactContent::builder().text(line).build();
     let region = sarif::Region { snippet: Some(snippet), ..region(source.line, line) };
-    let is_it = |a: &sarif::Artifact| a.location.as_ref().is_some_and(|l| l.uri.as_deref() == Some(&uri));
-    let index = artifacts.iter().position(is_it).unwrap_or_else(|| {
-        artifacts.push(
-            sarif::Artifact::builder()
-                .location(sarif::ArtifactLocation::builder().uri(uri.as_str()).build())
-                .description(sarif::Message::builder().text(source.about).build())
-                .contents(sarif::ArtifactContent::builder().text(source.text).build())
-                .source_language("assembly")
-                .build(),
-        );
-        artifacts.len() - 1
-    });
+    let index = artifacts.number(&uri, source.about, source.text);
     let artifact = sarif::ArtifactLocation::builder().uri(uri).index(index as i64).build();
     let address = sarif::Address::builder().fully_qualified_name(place).kind("instruction").build();
     sarif::PhysicalLocation::builder().artifact_location(artifact).region(region).address(address).build()

@@ -138,11 +138,6 @@ pub(crate) fn fixtures<'f>(suite: &'f Suite, filter: &'f Filter) -> impl Iterato
     })
 }
 
-/// The variant that runs first with a suite: which one, where one is enough.
-pub fn first_fixture(suite: &Suite) -> Option<&'static str> {
-    fixtures(suite, &Filter::default()).next().map(|fixture| fixture.variant)
-}
-
 /// `e_machine` of an ELF object.
 fn e_machine(object: &[u8]) -> u16 {
     object.get(18..20).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)

@@ -344,20 +344,19 @@ impl<'s> Rig<'s> {
 
     /// What sites are laid out towards, for this trampoline.
     pub(crate) fn laid_out(&self, attach: usize) -> Option<u64> {
-        let through = self
-            .roles
-            .entry
-            .filter(|entry| *entry == attach || self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
+        let through = self.roles.entry.filter(|entry| *entry == attach || self.passes_on(*entry));
         self.ranges.get(through.unwrap_or(attach)).map(|(at, _)| *at)
+    }
+
+    /// May this trampoline go on to the direct one of an `ftrace_ops`, before it saves anything?
+    fn passes_on(&self, trampoline: usize) -> bool {
+        self.suite.contracts[trampoline].leaves_by(ExitPath::EarlyDirect)
     }
 
     /// The entry trampoline, if sites may go to this one through it.
     fn through(&self, attach: usize) -> Option<usize> {
         let Site { protocol, .. } = &self.suite.convention.site;
-        let entry = self
-            .roles
-            .entry
-            .filter(|entry| *entry != attach && self.suite.contracts[*entry].leaves_by(ExitPath::EarlyDirect));
+        let entry = self.roles.entry.filter(|entry| *entry != attach && self.passes_on(*entry));
         entry.filter(|_| !protocol.initial.is_empty() && protocol.near.is_some())
     }
 
