@@ -145,6 +145,8 @@ static MACHINE: Machine = Machine {
     orc: &[],
     record: 0,
     e_flags_abi: 0,
+    red_zone: 0,
+    kept_by_platform: RegSet::EMPTY,
     entry_sp: &[0],
 };
 

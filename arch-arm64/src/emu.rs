@@ -24,8 +24,8 @@ pub const MACHINE: Machine = Machine {
     threads: &[EmuReg { name: Thread::El0.name(), id: 262 }, EmuReg { name: Thread::El1.name(), id: 264 }],
     // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
     control: &[
-        ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000 },
-        ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011 },
+        ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000, status: 0 },
+        ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011, status: u64::MAX },
     ],
     vectors: VECTORS,
     wide: ("SVE and SME registers", changes_wide),
@@ -59,6 +59,9 @@ pub const MACHINE: Machine = Machine {
     orc: &[],
     record: 0,
     e_flags_abi: 0,
+    red_zone: 0,
+    // x18 is scratch in Linux's user space.
+    kept_by_platform: RegSet::EMPTY,
     entry_sp: &[0],
 };
 

@@ -4,6 +4,8 @@ use codegen::arch::patch::Relocation;
 use codegen::words::error::{Error, Result};
 use codegen::words::field::{get, known_type, put, reach, too_large};
 
+/// Page of the word of the global offset table, and its offset in the page, which a load of 64 bits has.
+pub const GOT: [(u32, u32); 2] = [(311, ADR_PREL_PG_HI21), (312, LDST64_ABS_LO12_NC)];
 /// No relocation.
 pub const NONE: u32 = 0;
 /// Absolute address, 64 bits.

@@ -54,6 +54,10 @@ impl Patch for Arm64 {
         reloc::relocate(rel, field)
     }
 
+    fn through_got(&self, r_type: u32) -> Option<u32> {
+        reloc::GOT.iter().find(|(through, _)| *through == r_type).map(|(_, direct)| *direct)
+    }
+
     // The second NOP at the function's start. The entry is the first NOP, or the room for `op` before the function, which
     // a landing pad may follow.
     fn site_ip(&self, entry: u64, word: &dyn Fn(u64) -> Option<u32>) -> u64 {

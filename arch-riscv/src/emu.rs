@@ -4,7 +4,7 @@ use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, 
 use codegen::words::abi::RegSet;
 
 use crate::emulated::LENT;
-use crate::regs::{VECTORS, ZERO};
+use crate::regs::{GP, TP, VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.
 const MSTATUS_FS: u64 = 0x6000;
@@ -21,7 +21,7 @@ pub const MACHINE: Machine = Machine {
     pt_regs: &[],
     threads: &[],
     // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
-    control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d }],
+    control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d, status: 0x1f }],
     vectors: VECTORS,
     wide: ("V registers", changes_wide),
     is_vector,
@@ -47,6 +47,8 @@ pub const MACHINE: Machine = Machine {
     orc: &[],
     record: -16,
     e_flags_abi: 6,
+    red_zone: 0,
+    kept_by_platform: RegSet::of(&[GP, TP]),
     entry_sp: &[0],
 };
 

@@ -4,6 +4,8 @@ use codegen::arch::patch::Relocation;
 use codegen::words::error::{Error, Result};
 use codegen::words::field::{get, known_type, out_of_reach, put, reach, too_large};
 
+/// Distance to the word of the global offset table, the upper 20 bits.
+pub const GOT_HI20: u32 = 20;
 /// No relocation.
 pub const NONE: u32 = 0;
 /// Absolute address, 32 bits.

@@ -45,6 +45,10 @@ impl Patch for Riscv64 {
         reloc::relocate(rel, field)
     }
 
+    fn through_got(&self, r_type: u32) -> Option<u32> {
+        (r_type == reloc::GOT_HI20).then_some(reloc::PCREL_HI20)
+    }
+
     fn refers_to_high(&self, r_type: u32) -> bool {
         reloc::refers_to_high(r_type)
     }

@@ -28,8 +28,8 @@ pub const MACHINE: Machine = Machine {
     threads: &[EmuReg { name: "fs", id: 250 }],
     // Rounding up or down, denormals as zeros, double precision; all exceptions masked. Intel SDM volume 1, 8.1.5 and 10.2.3.
     control: &[
-        ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0 },
-        ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f },
+        ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0, status: 0x3f },
+        ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f, status: 0 },
     ],
     vectors: VECTORS,
     wide: ("ymm, zmm and mask registers", changes_wide),
@@ -71,6 +71,9 @@ pub const MACHINE: Machine = Machine {
     ],
     record: 0,
     e_flags_abi: 0,
+    // x86-64 psABI, 3.2.2.
+    red_zone: 128,
+    kept_by_platform: RegSet::EMPTY,
     entry_sp: &[8, 0],
 };
 

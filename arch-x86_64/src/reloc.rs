@@ -20,6 +20,8 @@ pub const ABS32S: u32 = 11;
 pub const PC8: u32 = 15;
 /// Offset from the thread pointer, 32 bits, sign-extended.
 pub const TPOFF32: u32 = 23;
+/// Distance to the word of the global offset table (psABI, 4.4.1); in the two others, the load may become one without it.
+pub const GOTPCREL: [u32; 3] = [9, 41, 42];
 /// Distance, 64 bits.
 pub const PC64: u32 = 24;
 

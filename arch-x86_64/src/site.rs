@@ -48,6 +48,10 @@ impl Patch for X86_64 {
         reloc::relocate(rel, field)
     }
 
+    fn through_got(&self, r_type: u32) -> Option<u32> {
+        reloc::GOTPCREL.contains(&r_type).then_some(reloc::PC32)
+    }
+
     // From behind the field, which is the instruction's end.
     fn refers_to(&self, rel: &Relocation) -> u64 {
         if matches!(rel.r_type, reloc::PC32 | reloc::PLT32) { rel.value.wrapping_add(4) } else { rel.value }

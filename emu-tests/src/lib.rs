@@ -15,7 +15,9 @@
 //! 6. `observe`: what a trampoline does, learnt without a contract.
 //! 7. `compose`: users of the runtime in all combinations.
 //! 8. `probe`: probes by their definitions.
+//! 9. `audit`: functions of others, without a contract.
 
+mod audit;
 mod compose;
 mod contract;
 mod engine;
@@ -25,6 +27,7 @@ mod probe;
 mod report;
 mod run;
 
+pub use audit::{Asked, Audited, Boundary, Claim, Judged, Kind as ClaimKind, Marked, Tier, audit};
 pub use compose::{
     AFTER_RECORDER, Composed, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS,
     direct_names, paired_names, recorder_names,

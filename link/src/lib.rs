@@ -1,9 +1,10 @@
 //! From relocatable objects to an image at fixed addresses, with its function entries patched; and other work on ELF files:
-//! listing traceable sites, making objects from bare code, injecting faults into objects.
+//! listing traceable sites, making objects from bare code, injecting faults into objects, reading archives.
 //!
 //! It knows no instruction set: [`codegen::arch::patch::Patch`] encodes relocations, sites and call slots.
 
 mod alternatives;
+pub mod archive;
 mod elf;
 mod hash;
 mod image;
@@ -11,6 +12,7 @@ mod image_file;
 mod linker;
 pub mod object_mutants;
 mod options;
+pub mod origin;
 mod patching;
 pub mod raw;
 mod shared;

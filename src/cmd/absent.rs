@@ -43,7 +43,7 @@ macro_rules! absent {
     };
 }
 
-absent!(check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand, review ReviewArgs);
+absent!(audit AuditArgs, check CheckArgs, contract ContractCommand, cost CostArgs, explain ExplainArgs, mutate MutateArgs, probe ProbeArgs, report ReportCommand, review ReviewArgs);
 
 /// The part of `compose` that runs code of a machine.
 pub mod on {

@@ -3,6 +3,8 @@
 #[cfg(not(feature = "judge"))]
 mod absent;
 #[cfg(feature = "judge")]
+mod audit;
+#[cfg(feature = "judge")]
 mod check;
 mod completions;
 mod compose;
@@ -38,7 +40,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use codegen::words::error::{Error, Result};
 
 #[cfg(not(feature = "judge"))]
-use absent::{check, contract, cost, explain, mutate, probe, report, review};
+use absent::{audit, check, contract, cost, explain, mutate, probe, report, review};
 use shared::exit::{DONE, complain};
 use shared::refused;
 use shared::ui::Ui;
@@ -76,6 +78,8 @@ enum Command {
     Sites(sites::SitesArgs),
     /// Run trampolines in an emulator against their contracts
     Check(check::CheckArgs),
+    /// Judge assembly of which no contract says anything, by what C relies on
+    Audit(audit::AuditArgs),
     /// Write a first contract for a trampoline of your own or of others
     Contract(contract::ContractCommand),
     /// Merge and convert reports of `check` and `mutate`; print the JSON schemas
@@ -138,7 +142,7 @@ impl Command {
             Command::Check(_) | Command::Contract(_) | Command::Mutate(_) | Command::Cost(_) | Command::Probe(_) => {
                 false
             }
-            Command::Diff(_) | Command::Review(_) => false,
+            Command::Diff(_) | Command::Review(_) | Command::Audit(_) => false,
             Command::Report(_) | Command::Compose(_) => true,
         }
     }
@@ -153,6 +157,7 @@ fn run(command: &Command, ui: &Ui) -> Result<u8> {
         Command::Link(args) => link::run(args, ui),
         Command::Sites(args) => sites::run(args, ui),
         Command::Check(args) => check::run(args, ui),
+        Command::Audit(args) => audit::run(args, ui),
         Command::Contract(args) => contract::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),

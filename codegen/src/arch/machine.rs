@@ -20,6 +20,8 @@ pub struct ControlWord {
     pub reg: EmuReg,
     /// The value.
     pub value: u64,
+    /// The bits that arithmetic sets.
+    pub status: u64,
 }
 
 /// The type of an indirect branch that a landing pad checks.
@@ -211,6 +213,10 @@ pub struct Machine {
     pub e_flags_abi: u32,
     /// Relocations of calls and jumps: type, offset of the field in the instruction, and addend beyond the target.
     pub calls: &'static [(u32, usize, i64)],
+    /// Bytes below SP that stay as they are in user space, whatever signal comes.
+    pub red_zone: u64,
+    /// The platform's registers that a C function keeps in user space.
+    pub kept_by_platform: RegSet,
     /// The possible values of SP modulo 16 at a function's entry.
     pub entry_sp: &'static [u64],
 }

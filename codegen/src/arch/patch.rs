@@ -156,6 +156,11 @@ pub trait Patch: Sync {
         false
     }
 
+    /// Of a relocation of code that loads an address from the global offset table: the type that does the same toward the word.
+    fn through_got(&self, _r_type: u32) -> Option<u32> {
+        None
+    }
+
     /// The address to which code with this relocation refers, even if the distance counts from behind the instruction.
     fn refers_to(&self, relocation: &Relocation) -> u64 {
         relocation.value

@@ -115,6 +115,11 @@ impl Table {
         self.rows.get(&pc)
     }
 
+    /// Does it say something of an instruction that cannot be compared?
+    pub fn is_untold(&self, pc: u64) -> bool {
+        self.untold.contains(&pc)
+    }
+
     /// The same, of a table that is read for this one.
     pub fn take(mut self, pc: u64) -> Option<Row> {
         self.rows.remove(&pc)

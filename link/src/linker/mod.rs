@@ -2,6 +2,7 @@
 //!
 //! It links our own objects and those of gcc, GNU as and clang.
 
+mod got;
 mod layout;
 mod objects;
 mod relocs;
@@ -12,6 +13,7 @@ use codegen::arch::patch::Patch;
 use codegen::words::error::{Error, Result};
 use object::read::elf::FileHeader as _;
 
+use self::got::add_got;
 use self::layout::lay_out;
 pub(crate) use self::objects::Object;
 use self::relocs::relocate;
@@ -30,6 +32,7 @@ pub use self::symbols::STUBS;
 /// patched instruction that does not reach, a name in `options` that nothing defines.
 pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<Image> {
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
+    objects.iter_mut().for_each(|object| object.alone = options.stub.is_some());
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
@@ -54,9 +57,10 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
         missing.dedup();
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
     }
+    let got = add_got(backend, &objects, (&mut segments, &mut sections))?;
     let (sites, references) = (Vec::new(), Vec::new());
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites, references };
-    image.references = relocate(&mut image, backend, &objects, &globals, options)?;
+    image.references = relocate(&mut image, backend, &objects, (&globals, got), options)?;
     find_sites(&mut image, backend, options.site)?;
     patch(&mut image, backend, options)?;
     ways_on(&image, backend, options)?;

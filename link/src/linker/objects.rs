@@ -16,6 +16,8 @@ pub(crate) struct Object<'a> {
     pub(crate) symbols: SymbolTable<'a, Header>,
     /// The address of each section; `None` for sections that are not in the image.
     pub(crate) at: Vec<Option<u64>>,
+    /// It is judged by itself: what only a whole program has is undefined in it.
+    pub(crate) alone: bool,
 }
 
 /// A symbol of an input.
@@ -51,7 +53,7 @@ impl<'a> Object<'a> {
         parts_fit_file(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
         let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged(name))?;
         let at = vec![None; sections.len()];
-        Ok(Object { name, bytes, header, sections, symbols, at })
+        Ok(Object { name, bytes, header, sections, symbols, at, alone: false })
     }
 
     pub(crate) fn section_name(&self, index: usize) -> &'a str {
@@ -108,12 +110,16 @@ impl<'a> Object<'a> {
             (None, elf::SHN_COMMON) if name == "__gnu_lto_slim" => {
                 return refuse("says that there is bytecode only; compile without -flto");
             }
+            (None, elf::SHN_COMMON) if self.alone => None,
             (None, elf::SHN_COMMON) => {
                 return refuse("is a common symbol; compile with -fno-common");
             }
             (None, _) => return refuse("is in a reserved section that has no meaning here"),
         };
+        let resolved = symbol.st_type() == elf::STT_GNU_IFUNC && self.alone;
+        let address = address.filter(|_| !resolved);
         match symbol.st_type() {
+            elf::STT_GNU_IFUNC if resolved => {}
             // An undefined one is defined elsewhere, with its place in threads' memory.
             elf::STT_TLS if address.is_some() => return refuse("is thread-local, which an image cannot have"),
             elf::STT_GNU_IFUNC => return refuse("is resolved at run time, which an image cannot"),

@@ -7,6 +7,7 @@ use object::read::SectionIndex;
 use object::read::elf::{Rela as _, SectionHeader as _};
 use rustc_hash::FxHashSet;
 
+use super::got::Got;
 use super::objects::Object;
 use super::symbols::Globals;
 use crate::elf::{LE, damaged};
@@ -20,6 +21,7 @@ pub(super) struct PendingReloc {
     pub(super) place: u64,
     /// Symbol plus addend.
     pub(super) value: u64,
+    addend: i64,
     pub(super) r_type: u32,
     /// Number of the object, and those of the section and the symbol in it.
     object: u32,
@@ -51,11 +53,18 @@ pub(super) fn relocate(
     image: &mut Image,
     backend: &dyn Patch,
     objects: &[Object],
-    globals: &Globals,
+    (globals, mut got): (&Globals, Got),
     options: &Options,
 ) -> Result<Vec<Relocation>> {
     let mut all = pending(objects, globals, options.first)?;
     all.retain(|reloc| !(options.stub.is_some() && backend.is_padding(reloc.r_type)));
+    for reloc in &mut all {
+        if let Some(direct) = backend.through_got(reloc.r_type) {
+            // The addend is the distance from the field to what counts it, not from the symbol.
+            let word = got.word(image, reloc.value.wrapping_add_signed(-reloc.addend))?;
+            (reloc.r_type, reloc.value) = (direct, word.wrapping_add_signed(reloc.addend));
+        }
+    }
     // A low part names the instruction of its high part, not the target; the target is that instruction's.
     let low = |reloc: &&PendingReloc| backend.refers_to_high(reloc.r_type);
     let others = if all.iter().any(|reloc| low(&reloc)) { &all[..] } else { &[] };
@@ -147,6 +156,7 @@ fn pending(objects: &[Object], globals: &Globals, first: usize) -> Result<Vec<Pe
                     room: room.min(u32::MAX.into()) as u32,
                     // Addresses are modulo 2^64; whether the result fits is for the field to say.
                     value: address.wrapping_add_signed(rela.r_addend(LE)),
+                    addend: rela.r_addend(LE),
                 });
             }
         }

@@ -31,13 +31,21 @@ pub fn contents(path: &Path) -> Result<Vec<u8>> {
     let name = path.display();
     let bytes = input::bytes(path)
         .map_err(|e| Error::new(format!("cannot read {name}: {e}; valid: a little-endian ELF64 file")))?;
+    Ok(expanded(&name.to_string(), &bytes)?.unwrap_or(bytes))
+}
+
+/// What these bytes expand to; `None` if they are not compressed.
+///
+/// # Errors
+/// They are damaged, or expand to too much.
+pub fn expanded(name: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some((_, format, expand)) = FORMATS.iter().find(|(magic, ..)| bytes.starts_with(magic)) else {
-        return Ok(bytes);
+        return Ok(None);
     };
     let mut expanded = Vec::new();
-    expand(&bytes, &mut expanded)
+    expand(bytes, &mut expanded)
         .map_err(|e| Error::new(format!("{name}: {format}: {e}; valid: a whole file that {format} made")))?;
-    Ok(expanded)
+    Ok(Some(expanded))
 }
 
 fn gzip(bytes: &[u8], into: &mut Vec<u8>) -> std::io::Result<()> {

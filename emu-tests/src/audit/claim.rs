@@ -1,0 +1,130 @@
+//! Claims about a function of which no contract says anything: what C relies on, and what was seen.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The kinds of claims, with what they are about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+pub enum Kind {
+    /// A callee-saved register or SP is lost.
+    C1,
+    /// SP is not aligned at a call.
+    C2,
+    /// It depends on a register that a callee may change.
+    C3,
+    /// The unwind table is wrong at a call.
+    C4,
+    /// The unwind table is wrong at another instruction.
+    C5,
+    /// It calls C where the unwind table has no row.
+    C6,
+    /// It reads what lay below SP.
+    C7,
+    /// Marks of protection that others have.
+    C8,
+    /// A control word or flag is changed.
+    C9,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// A program goes wrong.
+    Error,
+    /// Exceptions, backtraces, profilers or protection go wrong.
+    Warning,
+    /// Hardly anybody sees it.
+    Note,
+}
+
+/// A claim: two values, an instruction, and the run that shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// Its kind.
+    pub kind: Kind,
+    /// How bad it is.
+    pub tier: Tier,
+    /// The register, or the part of the frame.
+    pub place: String,
+    /// Bytes from the function's start to the instruction; `None` where it is about all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// The instruction.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instruction: String,
+    /// What C relies on.
+    pub want: String,
+    /// What was seen.
+    pub got: String,
+    /// What it calls there, if that matters.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub callee: String,
+    /// At how many instructions it is so.
+    pub instructions: usize,
+    /// In how many of the runs that returned.
+    pub runs: usize,
+    /// The run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 9] =
+        [Kind::C1, Kind::C2, Kind::C3, Kind::C4, Kind::C5, Kind::C6, Kind::C7, Kind::C8, Kind::C9];
+
+    /// What it is, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Kind::C1 => "a callee-saved register or SP is lost",
+            Kind::C2 => "SP is not aligned at a call",
+            Kind::C3 => "the function depends on a register that its callee may change",
+            Kind::C4 => "the unwind table is wrong at a call",
+            Kind::C5 => "the unwind table is wrong at an instruction that does not call",
+            Kind::C6 => "a call has no row in the unwind table",
+            Kind::C7 => "the function reads what lay below SP",
+            Kind::C8 => "an object lacks the protection that the others have",
+            Kind::C9 => "a control word or flag is changed",
+        }
+    }
+
+    /// Who relies on it.
+    pub fn relies(self) -> &'static str {
+        match self {
+            Kind::C1 => "every caller",
+            Kind::C2 => "a callee that stores vector registers on the stack",
+            Kind::C3 => "every program, once another compiler compiles the callee",
+            Kind::C4 | Kind::C6 => "exceptions, pthread_exit and backtraces that pass the call",
+            Kind::C5 => "sampling profilers, debuggers and signal handlers that unwind",
+            Kind::C7 => "every program, once a signal arrives there",
+            Kind::C8 => "the protection of the whole program that it is linked into",
+            Kind::C9 => "every caller",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Claim { place, want, got, callee, .. } = self;
+        match self.kind {
+            Kind::C1 => write!(f, "the caller had {want} in {place}, and finds {got}"),
+            Kind::C2 => write!(f, "SP is {got} bytes off a multiple of {want} at the call of {callee}"),
+            Kind::C3 => {
+                write!(f, "with a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}")
+            }
+            Kind::C4 | Kind::C5 => write!(f, "the unwind table has {got} for {place}, which is {want}"),
+            Kind::C6 => write!(f, "it calls {callee}, and no row of the unwind table covers the call"),
+            Kind::C7 => write!(f, "it reads {got}, {want} bytes below SP, where a signal handler may have written"),
+            Kind::C8 => write!(f, "it has {got} of {place}, where the compiler's objects have {want}"),
+            Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! One function: its runs, and the claims that come of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use codegen::backend::Backend;
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use link::{Image, STUBS};
+use serde::Serialize;
+
+use super::claim::{Claim, Kind, Tier};
+use super::look::{Look, Place};
+use super::machine::{Callee, End, KEPT_VECTOR, Machine, Ran, Subject};
+use super::members::{Boundary, Function};
+use super::state::{MASKS, SYSTEMATIC};
+use crate::engine::disasm::{Decoded, decode_function};
+use crate::engine::registers::Registers;
+use crate::engine::unwind::Table;
+use crate::judge::cells::extent;
+
+/// Runs that return, of which fewer are too few.
+const FEW: usize = 3;
+/// Runs that are looked at in each instruction.
+const LOOKS: usize = 6;
+/// Runs with two kinds of callees.
+const PAIRS: usize = 4;
+
+/// Where processes and threads begin, which nobody calls.
+const BEGINNINGS: [&str; 4] = ["_start", "__start", "_start_c", "__clone"];
+/// What changes control words on purpose (C11, 7.6), behind underscores.
+const CONTROLS: [&str; 8] = [
+    "feclearexcept",
+    "fedisableexcept",
+    "feenableexcept",
+    "feholdexcept",
+    "fesetenv",
+    "fesetexceptflag",
+    "fesetround",
+    "feupdateenv",
+];
+
+/// What is asked for.
+pub struct Asked {
+    /// Compilers' functions too.
+    pub all: bool,
+    /// The functions that are asked for by name.
+    pub only: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    /// The names that headers have.
+    pub declared: HashSet<String>,
+    /// How many runs a function has at first.
+    pub runs: u64,
+    /// This run alone.
+    pub seed: Option<u64>,
+}
+
+/// What came of a function.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    /// The object.
+    pub member: String,
+    /// Its name.
+    pub symbol: String,
+    /// Why C's convention binds it.
+    pub boundary: Boundary,
+    /// Bytes of its code.
+    pub bytes: u64,
+    /// Those that some run executed.
+    pub executed: usize,
+    /// Runs.
+    pub runs: usize,
+    /// Those that returned.
+    pub returned: usize,
+    /// Why nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_judged: Option<String>,
+    /// What is claimed.
+    pub claims: Vec<Claim>,
+}
+
+/// Runs of a function, and what is collected of them.
+struct Judge<'a> {
+    subject: &'a Subject<'a>,
+    lines: BTreeMap<u64, Decoded>,
+    claims: BTreeMap<(Kind, String), Claim>,
+}
+
+/// Judge a function.
+///
+/// # Errors
+/// No engine can be made.
+pub(super) fn judged(
+    backend: &'static dyn Backend,
+    image: &Image,
+    function: &Function,
+    asked: &Asked,
+) -> Result<Judged> {
+    let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
+    let (start, size) = (function.symbol.address, extent(image, &function.symbol));
+    let stubs = image.sections.iter().find(|s| s.name == STUBS).map_or(0..0, |s| s.address..s.address + s.size);
+    let names = image.symbols.iter().filter(|s| stubs.contains(&s.address));
+    let elsewhere = Arc::new(names.map(|s| (s.address, s.name.clone())).collect());
+    let subject = Subject { backend, image, registers, start, size, elsewhere, stubs };
+    let lines: BTreeMap<u64, Decoded> =
+        decode_function(backend.machine(), image, (start, size))?.into_iter().map(|line| (line.at, line)).collect();
+    let table = Arc::new(Table::read(image, registers, None, lines.keys().copied())?);
+    let mut judged = Judged {
+        member: function.member.clone(),
+        symbol: function.symbol.name.clone(),
+        boundary: function.boundary,
+        bytes: size,
+        executed: 0,
+        runs: 0,
+        returned: 0,
+        not_judged: None,
+        claims: Vec::new(),
+    };
+    if BEGINNINGS.contains(&judged.symbol.as_str()) {
+        judged.not_judged = Some("nobody calls it: a process or a thread begins there".to_owned());
+        return Ok(judged);
+    }
+    let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new() };
+    let mut fast = Machine::new(&subject, None)?;
+    let (mut ends, mut to_look, mut to_pair) = (HashMap::<String, usize>::new(), Vec::new(), Vec::new());
+    for number in numbers(asked) {
+        if number >= SYSTEMATIC && asked.seed.is_none() && judged.returned >= FEW {
+            break;
+        }
+        let ran = fast.run(number, Callee::Hostile)?;
+        judged.runs += 1;
+        let lost = judge.returned(&ran, number);
+        judge.called(&ran, number);
+        match &ran.end {
+            End::Returned => judged.returned += 1,
+            End::Ended => *ends.entry("it ends in a function that does not return".to_owned()).or_default() += 1,
+            End::Switched => *ends.entry("it goes to another stack".to_owned()).or_default() += 1,
+            End::Stopped(why) => *ends.entry(why.clone()).or_default() += 1,
+        }
+        let known = matches!(ran.end, End::Returned | End::Ended);
+        if known && (ran.is_new || lost) && to_look.len() < LOOKS {
+            to_look.push(number);
+        }
+        if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
+            to_pair.push(number);
+        }
+    }
+    judged.executed = fast.covered();
+    for number in to_pair {
+        judge.pair(&mut fast, number)?;
+    }
+    let calls = judge.lines.values().filter(|line| line.branch.is_some_and(|branch| branch.pushes));
+    let calls = calls.map(|line| (line.at, line.at + u64::from(line.size))).collect();
+    let look = Look::new(registers, start..start + size, table, calls);
+    let mut slow = Machine::new(&subject, Some(look))?;
+    for number in &to_look {
+        slow.run(*number, Callee::Hostile)?;
+        judge.blame(&mut slow, *number);
+    }
+    let entered_otherwise = slow.look().is_some_and(|look| look.wrong.contains_key(&(start, Place::Cfa)));
+    if entered_otherwise {
+        judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
+        return Ok(judged);
+    }
+    judge.looked(&mut slow);
+    let controls = CONTROLS.contains(&judged.symbol.trim_start_matches('_'));
+    judge.claims.retain(|(kind, _), _| match kind {
+        Kind::C6 => function.wants_rows,
+        Kind::C9 => !controls,
+        _ => true,
+    });
+    if judged.returned == 0 {
+        let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
+        judged.not_judged = Some(most.map_or_else(|| "no run was asked for".to_owned(), |(why, _)| why));
+        // Where it calls, and what the table says of that, was seen all the same.
+        judge.claims.retain(|(kind, _), _| matches!(kind, Kind::C2 | Kind::C4 | Kind::C6));
+    }
+    judged.claims = judge.claims.into_values().collect();
+    Ok(judged)
+}
+
+/// The numbers of the runs.
+fn numbers(asked: &Asked) -> Vec<u64> {
+    match asked.seed {
+        Some(seed) => vec![seed],
+        None => (0..asked.runs).chain(SYSTEMATIC..SYSTEMATIC + MASKS).collect(),
+    }
+}
+
+impl Judge<'_> {
+    /// Claim something; of the same place again only that there is more.
+    fn claim(&mut self, claim: Claim) {
+        let key = (claim.kind, claim.place.clone());
+        let known = self.claims.entry(key).or_insert(Claim { runs: 0, ..claim });
+        known.runs += 1;
+    }
+
+    fn new(&self, kind: Kind, tier: Tier, place: &str, (want, got): (String, String), number: u64) -> Claim {
+        Claim {
+            kind,
+            tier,
+            place: place.to_owned(),
+            offset: None,
+            instruction: String::new(),
+            want,
+            got,
+            callee: String::new(),
+            instructions: 1,
+            runs: 0,
+            seed: Some(number),
+        }
+    }
+
+    /// The same, at an instruction of the function.
+    fn at(&self, at: u64, claim: Claim) -> Claim {
+        let line = self.lines.get(&at);
+        let instruction = line.map_or_else(String::new, |line| line.text.to_string());
+        Claim { offset: line.map(|_| at - self.subject.start), instruction, ..claim }
+    }
+
+    /// What its caller finds at the return. Was anything lost?
+    fn returned(&mut self, ran: &Ran, number: u64) -> bool {
+        if ran.end != End::Returned {
+            return false;
+        }
+        let Registers { machine, abi } = self.subject.registers;
+        let before = self.claims.len();
+        let lost = |name: &str, want: u64, got: u64| (name.to_owned(), format!("{want:#x}"), format!("{got:#x}"));
+        let mut found = Vec::new();
+        let kept = abi.callee_saved.union(machine.kept_by_platform);
+        for reg in kept.iter().filter(|reg| *reg != abi.sp && ran.before[*reg] != ran.after[*reg]) {
+            found.push(lost(abi.name(reg), ran.before[reg], ran.after[reg]));
+        }
+        let sp = ran.before[abi.sp] + abi.return_bytes();
+        if ran.after[abi.sp] != sp {
+            found.push(lost(abi.name(abi.sp), sp, ran.after[abi.sp]));
+        }
+        for i in abi.vector_callee_saved.iter().map(|i| usize::from(*i)) {
+            let low = |all: &[u8]| all.iter().take(KEPT_VECTOR).rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+            let (want, got) = (low(&ran.before.vectors[i]), low(&ran.after.vectors[i]));
+            if want != got {
+                found.push(lost(machine.vectors[i].name, want, got));
+            }
+        }
+        let any = !found.is_empty();
+        for (place, want, got) in found {
+            let claim = self.new(Kind::C1, Tier::Error, &place, (want, got), number);
+            self.claim(claim);
+        }
+        for (word, (was, is)) in machine.control.iter().zip(ran.before.control.iter().zip(ran.after.control)) {
+            if (was ^ is) & !word.status != 0 {
+                let values = (format!("{was:#x}"), format!("{is:#x}"));
+                let claim = self.new(Kind::C9, Tier::Error, word.reg.name, values, number);
+                self.claim(claim);
+            }
+        }
+        for (name, _) in machine.clear_flags.iter().filter(|(_, bit)| ran.unclear & bit != 0) {
+            let claim = self.new(Kind::C9, Tier::Error, name, ("0".to_owned(), "1".to_owned()), number);
+            self.claim(claim);
+        }
+        any || self.claims.len() > before
+    }
+
+    /// Where it calls.
+    fn called(&mut self, ran: &Ran, number: u64) {
+        if ran.end == End::Switched {
+            return;
+        }
+        let align = self.subject.registers.abi.sp_align;
+        let own = self.subject.start..self.subject.start + self.subject.size;
+        for call in ran.calls.iter().filter(|call| call.off != 0 && own.contains(&(call.back - 1))) {
+            let tier = if call.ends { Tier::Note } else { Tier::Error };
+            let values = (align.to_string(), call.off.to_string());
+            let claim = self.new(Kind::C2, tier, &call.to, values, number);
+            let claim = self.at(self.call_before(call.back), Claim { callee: call.to.clone(), ..claim });
+            self.claim(claim);
+        }
+    }
+
+    /// The instruction that a return address is behind.
+    fn call_before(&self, back: u64) -> u64 {
+        self.lines.range(..back).next_back().map_or(back, |(at, _)| *at)
+    }
+
+    /// The same run with callees that keep what they may change: nothing but scratch registers may differ.
+    fn pair(&mut self, machine: &mut Machine, number: u64) -> Result<()> {
+        let hostile = machine.run(number, Callee::Hostile)?;
+        let left = machine.memory();
+        let gentle = machine.run(number, Callee::Gentle)?;
+        let calls = |ran: &Ran| ran.calls.iter().map(|call| call.to.clone()).collect::<Vec<_>>().join(", ");
+        let differs = if hostile.calls != gentle.calls {
+            Some(("what it calls", calls(&gentle), calls(&hostile)))
+        } else if hostile.end != gentle.end {
+            Some(("its end", format!("{:?}", gentle.end), format!("{:?}", hostile.end)))
+        } else if left != machine.memory() {
+            Some(("memory", "one content".to_owned(), "another".to_owned()))
+        } else {
+            None
+        };
+        if let Some((place, want, got)) = differs {
+            let callee = hostile.calls.first().map(|call| call.to.clone()).unwrap_or_default();
+            let claim = self.new(Kind::C3, Tier::Error, place, (want, got), number);
+            self.claim(Claim { callee, ..claim });
+        }
+        Ok(())
+    }
+
+    /// Say of registers that were lost in this run which instruction changed them last.
+    fn blame(&mut self, machine: &mut Machine, number: u64) {
+        let abi = self.subject.registers.abi;
+        let Some(look) = machine.look() else { return };
+        let writer = |name: &str| abi.find(name).map(|reg| look.writers[usize::from(reg.0)]);
+        let blamed: Vec<_> = self
+            .claims
+            .iter()
+            .filter(|((kind, _), claim)| *kind == Kind::C1 && claim.seed == Some(number))
+            .filter_map(|(key, _)| Some((key.clone(), writer(&key.1)?)))
+            .collect();
+        for (key, at) in blamed {
+            if let Some(claim) = self.claims.remove(&key) {
+                self.claims.insert(key, self.at(at, claim));
+            }
+        }
+    }
+
+    /// What was seen at each instruction.
+    fn looked(&mut self, machine: &mut Machine) {
+        let Some(look) = machine.look() else { return };
+        let abi = self.subject.registers.abi;
+        let calls = |at: &u64| self.lines.get(at).and_then(|line| line.branch).is_some_and(|branch| branch.pushes);
+        let mut rows: Vec<_> = look.wrong.iter().map(|(key, wrong)| (*key, *wrong)).collect();
+        rows.sort_by_key(|((at, _), _)| *at);
+        let mut found: Vec<Claim> = Vec::new();
+        for is_call in [true, false] {
+            let mut places: BTreeMap<String, Vec<_>> = BTreeMap::new();
+            for ((at, place), wrong) in rows.iter().filter(|((at, _), _)| calls(at) == is_call) {
+                places.entry(place.name(|reg| abi.name(reg))).or_default().push((*at, *wrong));
+            }
+            for (place, all) in places {
+                let Some((at, wrong)) = all.first() else { continue };
+                let (kind, tier) = match (is_call, all.len()) {
+                    (true, _) => (Kind::C4, Tier::Error),
+                    (false, 1) => (Kind::C5, Tier::Note),
+                    (false, _) => (Kind::C5, Tier::Warning),
+                };
+                let values = (format!("{:#x}", wrong.want), format!("{:#x}", wrong.got));
+                let claim = self.new(kind, tier, &place, values, wrong.number);
+                found.push(self.at(*at, Claim { instructions: all.len(), ..claim }));
+            }
+        }
+        let mut without: Vec<u64> = look.without.iter().copied().filter(|at| calls(at)).collect();
+        without.sort_unstable();
+        if let Some(at) = without.first() {
+            let claim = self.new(Kind::C6, Tier::Warning, "a call", (String::new(), String::new()), 0);
+            let callee = self.lines.get(at).map_or_else(String::new, |line| self.target(line));
+            found.push(self.at(*at, Claim { instructions: without.len(), callee, seed: None, ..claim }));
+        }
+        let mut dead: Vec<_> = look.dead.iter().collect();
+        dead.sort_by_key(|(at, _)| **at);
+        if let Some((at, read)) = dead.first() {
+            let values = ((read.sp - read.word).to_string(), format!("{:#x}", read.word));
+            let claim = self.new(Kind::C7, Tier::Error, "a word below SP", values, read.number);
+            found.push(self.at(**at, Claim { instructions: dead.len(), ..claim }));
+        }
+        found.into_iter().for_each(|claim| self.claim(claim));
+    }
+
+    /// What a call names.
+    fn target(&self, line: &Decoded) -> String {
+        let inside = |to: u64| self.subject.image.symbols.iter().find(|s| s.address == to).map(|s| s.name.clone());
+        let named = line.target.and_then(|to| self.subject.elsewhere.get(&to).cloned().or_else(|| inside(to)));
+        named.unwrap_or_else(|| "a function".to_owned())
+    }
+}
+
+impl Place {
+    fn name(self, of: impl Fn(Reg) -> &'static str) -> String {
+        match self {
+            Place::Cfa => "CFA".to_owned(),
+            Place::Return => "the return address".to_owned(),
+            Place::Register(reg) => of(reg).to_owned(),
+        }
+    }
+}

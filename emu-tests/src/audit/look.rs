@@ -1,0 +1,197 @@
+//! What is seen of a run at each instruction: who changed each register, what the unwind table says, what lies below SP.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use codegen::words::abi::Reg;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::machine::Watch;
+use crate::engine::cpu::{EXIT, word};
+use crate::engine::interface::{Access, Cpu};
+use crate::engine::registers::{GENERAL, Registers, Snapshot};
+use crate::engine::unwind::{Rule, Table};
+
+/// The most wrong rows that are kept of a function.
+const MOST: usize = 4096;
+
+/// What a row of the unwind table says otherwise than it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Place {
+    /// The caller's SP.
+    Cfa,
+    /// The return address.
+    Return,
+    /// A callee-saved register.
+    Register(Reg),
+}
+
+/// A row that is wrong, or missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrong {
+    /// The run.
+    pub number: u64,
+    pub want: u64,
+    pub got: u64,
+}
+
+/// A word below SP that was read though a signal could have changed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dead {
+    pub number: u64,
+    /// The word.
+    pub word: u64,
+    pub sp: u64,
+}
+
+/// What is looked with, and what was seen.
+pub(super) struct Look {
+    registers: Registers,
+    own: Range<u64>,
+    table: Arc<Table>,
+    /// Calls, and the address behind each.
+    calls: FxHashMap<u64, u64>,
+    number: u64,
+    entry: [u64; GENERAL],
+    gpr: [u64; GENERAL],
+    last: u64,
+    /// Behind which calls it is to go on: until then, rows are of another frame.
+    open: Vec<u64>,
+    /// The instruction that changed each register last.
+    pub writers: [u64; GENERAL],
+    /// Rows that are wrong, by instruction and place.
+    pub wrong: FxHashMap<(u64, Place), Wrong>,
+    /// Instructions that were looked up in the table and are in it.
+    pub rows: FxHashSet<u64>,
+    /// The same, of those that are not in it, though others are.
+    pub without: FxHashSet<u64>,
+    /// Reads of dead words, by instruction.
+    pub dead: FxHashMap<u64, Dead>,
+    written: FxHashSet<u64>,
+    below: FxHashSet<u64>,
+    /// Words that the last instruction wrote below SP.
+    pending: Vec<u64>,
+}
+
+impl Look {
+    pub fn new(registers: Registers, own: Range<u64>, table: Arc<Table>, calls: FxHashMap<u64, u64>) -> Look {
+        Look {
+            registers,
+            own,
+            table,
+            calls,
+            number: 0,
+            entry: [0; GENERAL],
+            gpr: [0; GENERAL],
+            last: 0,
+            open: Vec::new(),
+            writers: [0; GENERAL],
+            wrong: FxHashMap::default(),
+            rows: FxHashSet::default(),
+            without: FxHashSet::default(),
+            dead: FxHashMap::default(),
+            written: FxHashSet::default(),
+            below: FxHashSet::default(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// A run begins.
+    pub fn begin(&mut self, gpr: [u64; GENERAL], number: u64) {
+        (self.entry, self.gpr, self.number) = (gpr, gpr, number);
+        (self.last, self.writers) = (0, [0; GENERAL]);
+        self.open.clear();
+        self.written.clear();
+        self.below.clear();
+        self.pending.clear();
+    }
+
+    /// A function that it called has returned.
+    pub fn returned(&mut self, gpr: [u64; GENERAL]) {
+        self.moved(gpr);
+    }
+
+    fn sp(&self) -> u64 {
+        self.gpr[usize::from(self.registers.abi.sp.0)]
+    }
+
+    /// Registers are so now: who changed them, and which words does SP leave behind?
+    fn moved(&mut self, gpr: [u64; GENERAL]) {
+        let zone = self.registers.machine.red_zone;
+        let old = self.sp();
+        for (writer, (old, new)) in self.writers.iter_mut().zip(self.gpr.iter().zip(gpr)) {
+            if *old != new {
+                *writer = self.last;
+            }
+        }
+        self.gpr = gpr;
+        let now = self.sp();
+        let limit = now.wrapping_sub(zone);
+        self.below.extend(self.pending.drain(..).filter(|at| *at < limit));
+        if old < now && now - old < 0x1_0000 {
+            let from = old.wrapping_sub(zone) & !7;
+            let left = (from..limit & !7).step_by(8).filter(|at| self.written.contains(at));
+            self.below.extend(left);
+        }
+    }
+}
+
+/// Before each instruction.
+pub(super) fn step(uc: &mut Cpu<'_, Watch>, pc: u64) {
+    let registers = uc.data().registers;
+    let mut now = Snapshot::default();
+    registers.only_general(uc, &mut now);
+    let Some(look) = &mut uc.data_mut().look else { return };
+    look.moved(now.gpr);
+    look.last = pc;
+    if look.open.last() == Some(&pc) {
+        look.open.pop();
+    }
+    if !look.open.is_empty() || !look.own.contains(&pc) {
+        return;
+    }
+    look.open.extend(look.calls.get(&pc));
+    let table = look.table.clone();
+    let Some(row) = table.row(pc) else {
+        if !table.is_untold(pc) {
+            look.without.insert(pc);
+        }
+        return;
+    };
+    // Without a rule for the return address, the stack ends here.
+    let Some(returns) = row.returns else { return };
+    let (entry, cfa) = (look.entry, row.cfa(&now.gpr));
+    let abi = registers.abi;
+    let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(uc, at));
+    let sp = entry[usize::from(abi.sp.0)];
+    let mut found = vec![(Place::Cfa, sp + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
+    let saved = abi.callee_saved.iter().filter(|reg| *reg != abi.sp && row.tells.contains(*reg));
+    found.extend(saved.map(|reg| (Place::Register(reg), entry[usize::from(reg.0)], value(row.rule(reg)))));
+    let Some(look) = &mut uc.data_mut().look else { return };
+    look.rows.insert(pc);
+    let number = look.number;
+    for (place, want, got) in found.into_iter().filter(|(_, want, got)| want != got) {
+        if look.wrong.len() < MOST {
+            look.wrong.entry((pc, place)).or_insert(Wrong { number, want, got });
+        }
+    }
+}
+
+/// The instruction that runs accesses the stack.
+pub(super) fn accessed(uc: &mut Cpu<'_, Watch>, Access { at, is_write, bytes }: Access) {
+    let Some(look) = &mut uc.data_mut().look else { return };
+    let zone = look.registers.machine.red_zone;
+    let sp = look.sp();
+    for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
+        if is_write {
+            look.written.insert(word);
+            look.below.remove(&word);
+            if word < sp.wrapping_sub(zone) {
+                look.pending.push(word);
+            }
+        } else if look.below.contains(&word) && word < sp.wrapping_sub(zone) && look.own.contains(&look.last) {
+            let dead = Dead { number: look.number, word, sp };
+            look.dead.entry(look.last).or_insert(dead);
+        }
+    }
+}

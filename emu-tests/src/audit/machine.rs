@@ -1,0 +1,452 @@
+//! A machine that runs a function from one state after another: memory is where it looks, and what it calls returns at once.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use codegen::backend::Backend;
+use codegen::words::abi::Reg;
+use codegen::words::error::Result;
+use link::{Image, PAGE};
+use rustc_hash::FxHashMap;
+
+use super::look::Look;
+use super::state::{LOWEST, State, is_given, is_stack};
+use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
+use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds, Saved, Trap, Why};
+use crate::engine::lent::{self, Lends};
+use crate::engine::load::load;
+use crate::engine::registers::{Registers, Snapshot, VECTOR};
+
+/// Straight pieces of code after which it is called a loop.
+const BLOCKS: u32 = 6_000;
+/// Calls after which it is called one too.
+const CALLS: usize = 64;
+/// Bytes of memory that a function is given at once, and how often: the engine takes its time for each.
+const CHUNK: u64 = 4 * PAGE;
+const CHUNKS: usize = 128;
+/// SP at the entry, before what the psABI of the machine adds to it.
+const SP: u64 = STACK_TOP - STACK_SIZE / 2;
+/// Bytes around SP that have values of their own.
+const ABOVE: i64 = 0x400;
+const BELOW: i64 = 0x2000;
+/// Bytes below SP that a called function overwrites.
+const SCRIBBLED: u64 = 0x200;
+/// The first half of a vector register: a floating-point number, as NaN and denormals lead to other code and set flags.
+const NUMBER: f64 = 1.5;
+/// Bytes that C keeps of a vector register that it keeps (AAPCS64, 6.1.2; RISC-V has as many).
+pub(super) const KEPT_VECTOR: usize = 8;
+
+/// Functions that do not return.
+const ENDS: [&str; 10] = [
+    "abort",
+    "exit",
+    "_exit",
+    "__stack_chk_fail",
+    "__chk_fail",
+    "__assert_fail",
+    "_Unwind_Resume",
+    "longjmp",
+    "siglongjmp",
+    "__cxa_throw",
+];
+
+/// The function, and what is around it.
+pub(super) struct Subject<'a> {
+    pub backend: &'static dyn Backend,
+    pub image: &'a Image,
+    pub registers: Registers,
+    pub start: u64,
+    /// Bytes of it.
+    pub size: u64,
+    /// What stands for functions and variables that are defined elsewhere, by address.
+    pub elsewhere: Arc<FxHashMap<u64, String>>,
+    pub stubs: Range<u64>,
+}
+
+/// How those that it calls treat the registers that are theirs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Callee {
+    /// They change all of them.
+    Hostile,
+    /// They change those of results.
+    Gentle,
+}
+
+/// A call of something that is not in the image, or a jump to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Called {
+    /// Its name, or its address.
+    pub to: String,
+    /// Where it returns to.
+    pub back: u64,
+    /// Bytes by which SP is off what the psABI wants.
+    pub off: u64,
+    /// It does not return.
+    pub ends: bool,
+}
+
+/// How a run ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// At the return address.
+    Returned,
+    /// In a function that does not return.
+    Ended,
+    /// SP has left the stack: it switches to another one.
+    Switched,
+    /// Elsewhere, for this reason: nothing is known.
+    Stopped(String),
+}
+
+/// What a run did.
+pub(super) struct Ran {
+    pub end: End,
+    pub before: Snapshot,
+    pub after: Snapshot,
+    /// Flags that are set though C code begins with them clear.
+    pub unclear: u64,
+    pub calls: Vec<Called>,
+    /// It came to instructions where no run of this machine had been.
+    pub is_new: bool,
+}
+
+/// What the hooks know.
+pub(super) struct Watch {
+    pub(super) registers: Registers,
+    state: State,
+    own: Range<u64>,
+    stubs: Range<u64>,
+    /// Bytes of the function that some run executed.
+    covered: Vec<bool>,
+    is_new: bool,
+    blocks: u32,
+    chunks: Vec<u64>,
+    left: Option<u64>,
+    stopped: Option<String>,
+    clocks: Cell<u64>,
+    pub(super) look: Option<Look>,
+}
+
+/// The machine.
+pub(super) struct Machine<'a> {
+    subject: &'a Subject<'a>,
+    uc: Box<Cpu<'static, Watch>>,
+    /// The CPU as no run has left it.
+    fresh: Saved,
+    /// What is writable, as the file has it.
+    data: Vec<(u64, Vec<u8>)>,
+}
+
+impl<'a> Machine<'a> {
+    /// One that looks at each instruction, if there is something to look with.
+    ///
+    /// # Errors
+    /// The engine does not take the image.
+    pub fn new(subject: &'a Subject<'a>, look: Option<Look>) -> Result<Machine<'a>> {
+        let (image, looks) = (subject.image, look.is_some());
+        let watch = Watch {
+            registers: subject.registers,
+            state: State::new(0),
+            own: subject.start..subject.start + subject.size,
+            stubs: subject.stubs.clone(),
+            covered: vec![false; subject.size as usize],
+            is_new: false,
+            blocks: 0,
+            chunks: Vec::new(),
+            left: None,
+            stopped: None,
+            clocks: Cell::new(0),
+            look,
+        };
+        let mut uc = load(subject.backend, std::iter::once(image), watch)?;
+        uc.on_blocks(Box::new(|uc, pc, size| entered(uc, pc, size)))?;
+        uc.on_missing_data(Box::new(|uc, at| appear(uc, at)))?;
+        uc.on_missing_code(Box::new(|uc, at| {
+            uc.data_mut().left = Some(at);
+            false
+        }))?;
+        if looks {
+            uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, _| super::look::step(uc, pc)))?;
+            let stack = STACK_TOP - STACK_SIZE..=STACK_TOP - 1;
+            uc.on_accesses(Accesses::All, stack, Box::new(|uc, access| super::look::accessed(uc, access)))?;
+        }
+        // What stands for variables of others is among the functions of others.
+        let changes = |segment: &&link::Segment| {
+            segment.access == link::Access::Write || subject.stubs.contains(&segment.address)
+        };
+        let writable = image.segments.iter().filter(changes);
+        let whole = |segment: &link::Segment| {
+            let mut bytes = segment.bytes.clone();
+            bytes.resize(segment.mem_size as usize, 0);
+            (segment.address, bytes)
+        };
+        let data = writable.map(whole).collect();
+        let own = subject.start..subject.start + subject.size;
+        lent::attach(&mut *uc, subject.registers.machine.lent, image, own)?;
+        let fresh = uc.save()?;
+        Ok(Machine { subject, uc, fresh, data })
+    }
+
+    /// Bytes of the function that some run executed.
+    pub fn covered(&self) -> usize {
+        self.uc.data().covered.iter().filter(|byte| **byte).count()
+    }
+
+    /// What was seen, if it looks.
+    pub fn look(&mut self) -> Option<&mut Look> {
+        self.uc.data_mut().look.as_mut()
+    }
+
+    /// SP at the entry.
+    fn entry_sp(&self) -> u64 {
+        SP + self.subject.registers.machine.entry_sp.first().copied().unwrap_or(0)
+    }
+
+    /// Run from a state.
+    ///
+    /// # Errors
+    /// The engine does not take the state.
+    pub fn run(&mut self, number: u64, callee: Callee) -> Result<Ran> {
+        self.fill(number)?;
+        let registers = self.subject.registers;
+        let before = registers.snapshot(&*self.uc);
+        if let Some(look) = &mut self.uc.data_mut().look {
+            look.begin(before.gpr, number);
+        }
+        let (mut calls, mut pc) = (Vec::new(), self.subject.start);
+        let end = loop {
+            let ran = self.uc.run(pc, EXIT);
+            let left = self.uc.data_mut().left.take();
+            let not_code = matches!(&ran, Err(trap) if trap.why == Why::NotCode && is_given(self.uc.pc()));
+            let to = left.or(not_code.then(|| self.uc.pc()));
+            if let Some(why) = self.uc.data_mut().stopped.take() {
+                break End::Stopped(why);
+            }
+            match (to, ran) {
+                (None, Ok(())) if self.uc.pc() == EXIT => break End::Returned,
+                (None, Ok(())) => break End::Stopped("it stops".to_owned()),
+                (None, Err(trap)) => break End::Stopped(stopped(&trap)),
+                (Some(EXIT), _) => break End::Returned,
+                (Some(to), _) => match self.called(to, calls.len() as u64, callee) {
+                    Err(end) => break end,
+                    Ok(called) => {
+                        (pc, _) = (called.back, calls.push(called));
+                        let last = calls.last().is_some_and(|called| called.ends);
+                        if pc == EXIT || last {
+                            break if last { End::Ended } else { End::Returned };
+                        }
+                        if calls.len() == CALLS {
+                            break End::Stopped("it calls without end".to_owned());
+                        }
+                    }
+                },
+            }
+        };
+        let after = registers.snapshot(&*self.uc);
+        let end = if end == End::Returned && !is_stack(after[registers.abi.sp] - 1) { End::Switched } else { end };
+        let unclear = registers.unclear_flags(&*self.uc);
+        Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
+    }
+
+    /// A function of C: what may change has changed, and it returns.
+    fn called(&mut self, to: u64, number: u64, callee: Callee) -> std::result::Result<Called, End> {
+        let Subject { registers, elsewhere, image, .. } = self.subject;
+        let (r, abi, uc) = (*registers, registers.abi, &mut *self.uc);
+        let sp = r.sp(uc);
+        if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
+            return Err(End::Switched);
+        }
+        let back = abi.link.map_or_else(|| word(uc, sp), |link| r.get(uc, link));
+        let code = |at: u64| {
+            let mut code = image.segments.iter().filter(|s| s.access == link::Access::Execute);
+            code.any(|s| at.wrapping_sub(s.address) < s.mem_size)
+        };
+        let name = elsewhere.get(&to);
+        if name.is_none() && !is_given(to) || back != EXIT && !code(back) {
+            return Err(End::Stopped("it goes to an address that nobody gave it".to_owned()));
+        }
+        let (off, ends) = ((sp + abi.return_bytes()) % u64::from(abi.sp_align), name.is_some_and(|n| is_end(n)));
+        let state = uc.data().state.clone();
+        let results = [abi.rets, abi.exit_rets].concat();
+        for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp && Some(*reg) != abi.link) {
+            let result = results.iter().position(|known| *known == reg);
+            match result {
+                Some(0) => r.set(uc, reg, state.result(number)),
+                Some(n) => r.set(uc, reg, state.left(number, n as u64)),
+                None if callee == Callee::Hostile => r.set(uc, reg, state.left(number, 16 + u64::from(reg.0))),
+                None => {}
+            }
+        }
+        if callee == Callee::Hostile {
+            r.set_flags(uc, u64::MAX * (number & 1));
+        }
+        let old = r.snapshot(uc).vectors;
+        for (i, old) in old.iter().enumerate().take(r.machine.vectors.len()) {
+            let is_result = abi.vector_rets.contains(&(i as u8));
+            if is_result || callee == Callee::Hostile {
+                let mut left = vector(i, 64.0 + number as f64);
+                let kept = if abi.vector_callee_saved.contains(&(i as u8)) { KEPT_VECTOR } else { 0 };
+                left[..kept].copy_from_slice(&old[..kept]);
+                r.set_vector(uc, i, &left);
+            }
+        }
+        for at in (sp - SCRIBBLED..sp).step_by(8).filter(|_| callee == Callee::Hostile) {
+            put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
+        }
+        r.set(uc, abi.sp, sp + abi.return_bytes());
+        let now = r.general(uc).gpr;
+        if let Some(look) = &mut uc.data_mut().look {
+            look.returned(now);
+        }
+        Ok(Called { to: name.map_or_else(|| format!("{to:#x}"), Clone::clone), back, off, ends })
+    }
+
+    /// Registers and memory of a state.
+    fn fill(&mut self, number: u64) -> Result<()> {
+        let state = State::new(number);
+        let (r, sp) = (self.subject.registers, self.entry_sp());
+        let (abi, uc) = (r.abi, &mut *self.uc);
+        uc.restore(&self.fresh);
+        for (at, bytes) in &self.data {
+            uc.store(*at, bytes);
+        }
+        for chunk in uc.data().chunks.clone() {
+            uc.store(chunk, &contents(&state, chunk));
+        }
+        for reg in (0..abi.regs.len() as u8).map(Reg).filter(|reg| Some(*reg) != abi.zero || *reg == abi.sp) {
+            let argument = abi.args.iter().position(|arg| *arg == reg);
+            let value = argument.map_or_else(|| state.register(reg), |n| state.argument(n as u64));
+            r.set(uc, reg, if reg == abi.sp { sp } else { value });
+        }
+        abi.link.into_iter().for_each(|link| r.set(uc, link, EXIT));
+        for thread in r.machine.threads {
+            uc.write(thread.id, state.register(Reg(40))).map_err(|e| e.at(thread.name))?;
+        }
+        for i in 0..r.machine.vectors.len() {
+            r.set_vector(uc, i, &vector(i, 0.0));
+        }
+        r.set_flags(uc, 0);
+        r.set_control(uc)?;
+        let above = abi.return_bytes() as i64;
+        let stack: Vec<u8> = (-BELOW..ABOVE).step_by(8).flat_map(|off| state.stack(off - above).to_le_bytes()).collect();
+        uc.store(sp - BELOW as u64, &stack);
+        if abi.link.is_none() {
+            put_word(uc, sp, EXIT);
+        }
+        let watch = uc.data_mut();
+        (watch.blocks, watch.is_new, watch.state) = (0, false, state);
+        (watch.left, watch.stopped) = (None, None);
+        Ok(())
+    }
+
+    /// A number that all memory outside of the stack goes into.
+    pub fn memory(&self) -> u64 {
+        let mut chunks = self.uc.data().chunks.clone();
+        chunks.sort_unstable();
+        let data = self.data.iter().map(|(at, bytes)| (*at, bytes.len()));
+        let mut all = 0_u64;
+        for (at, size) in chunks.into_iter().map(|chunk| (chunk, CHUNK as usize)).chain(data) {
+            let mut bytes = vec![0; size];
+            self.uc.load(at, &mut bytes);
+            let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+            all = words.fold(all ^ at, mixed);
+        }
+        all
+    }
+}
+
+/// Why the CPU went no further.
+fn stopped(trap: &Trap) -> String {
+    match trap.why {
+        Why::Breakpoint => "it has an instruction that the emulator does not know, or a breakpoint".to_owned(),
+        Why::NoMemory => "it uses an address that no memory can have".to_owned(),
+        Why::NoCode | Why::NotCode => "it goes to an address that nobody gave it".to_owned(),
+        Why::Other => format!("the emulator says {trap}"),
+    }
+}
+
+fn mixed(all: u64, word: u64) -> u64 {
+    (all.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A vector register: a floating-point number, and another bit pattern above it.
+fn vector(i: usize, more: f64) -> [u8; VECTOR] {
+    let mut value = [0x40; VECTOR];
+    value[..8].copy_from_slice(&(NUMBER + i as f64 + more).to_le_bytes());
+    value[8..].copy_from_slice(&(NUMBER + 128.0 + i as f64 + more).to_le_bytes());
+    value
+}
+
+fn is_end(name: &str) -> bool {
+    ENDS.contains(&name)
+}
+
+/// Bytes after which the contents of memory begin anew.
+const PERIOD: u64 = 512;
+
+/// Memory as a state has it.
+fn contents(state: &State, at: u64) -> Vec<u8> {
+    let words: Vec<u8> = (0..PERIOD).step_by(8).flat_map(|off| state.word(at + off).to_le_bytes()).collect();
+    words.repeat((CHUNK / PERIOD) as usize)
+}
+
+/// At the beginning of each straight piece of code.
+fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
+    let watch = uc.data_mut();
+    watch.blocks += 1;
+    let from = pc.wrapping_sub(watch.own.start) as usize;
+    let end = from.saturating_add(size).min(watch.covered.len());
+    if let Some(bytes) = watch.covered.get_mut(from..end) {
+        watch.is_new |= bytes.first() == Some(&false);
+        bytes.fill(true);
+    }
+    if watch.stubs.contains(&pc) {
+        watch.left = Some(pc);
+        uc.stop();
+    } else if watch.blocks > BLOCKS {
+        watch.stopped = Some(format!("it does not end within {BLOCKS} pieces of code"));
+        uc.stop();
+    }
+}
+
+/// Memory where there was none.
+fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
+    let chunk = at & !(CHUNK - 1);
+    let watch = uc.data_mut();
+    if at < LOWEST {
+        watch.stopped = Some("it uses a number as a pointer".to_owned());
+        return false;
+    }
+    if watch.chunks.len() == CHUNKS {
+        watch.stopped = Some(format!("it uses more than {} KiB of memory", CHUNKS as u64 * CHUNK >> 10));
+        return false;
+    }
+    let bytes = contents(&watch.state, chunk);
+    if uc.map(chunk, CHUNK, Holds::Data).is_err() {
+        uc.data_mut().stopped = Some("it uses an address that no memory can have".to_owned());
+        return false;
+    }
+    uc.data_mut().chunks.push(chunk);
+    uc.store(chunk, &bytes)
+}
+
+
+impl Lends for Watch {
+    fn registers(&self) -> Option<Registers> {
+        Some(self.registers)
+    }
+
+    fn clock(&self) -> u64 {
+        self.clocks.set(self.clocks.get() + 1);
+        self.clocks.get()
+    }
+
+    fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
+        super::look::accessed(uc, access);
+    }
+
+    fn faulted(&mut self, _: u64, fault: &'static str) {
+        self.stopped = Some(fault.to_owned());
+    }
+}

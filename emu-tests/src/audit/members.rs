@@ -1,0 +1,204 @@
+//! The objects of an archive: who wrote each, which functions C calls, and images of what is to be run.
+
+use std::collections::{HashMap, HashSet};
+
+use codegen::backend::Backend;
+use codegen::words::error::Result;
+use link::origin::{Author, Origin, authors, origin};
+use link::{Image, Input, Options, SymbolKind, link, relocatable};
+use serde::Serialize;
+
+use super::claim::{Claim, Kind, Tier};
+use super::function::Asked;
+
+/// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
+const CODE: u64 = 0x5d_36c0_0000;
+
+/// Why C's convention binds a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Boundary {
+    /// Code of a compiler calls it.
+    Called,
+    /// A header declares it.
+    Declared,
+    /// It is global, and no compiler's code is there that could call it.
+    Global,
+    /// It was asked for by name.
+    Asked,
+}
+
+/// A function that is to be judged.
+pub(super) struct Function {
+    /// The object.
+    pub member: String,
+    pub symbol: link::Symbol,
+    pub boundary: Boundary,
+    /// The unwind table is to have rows for its calls: the compiler's objects have tables.
+    pub wants_rows: bool,
+}
+
+/// What an object says of its protection.
+#[derive(Debug, Serialize)]
+pub struct Marked {
+    /// The object.
+    pub member: String,
+    /// The claim.
+    pub claim: Claim,
+}
+
+/// The objects.
+pub(super) struct Members {
+    pub images: Vec<Image>,
+    /// Each with the number of its image.
+    pub functions: Vec<(usize, Function)>,
+    pub objects: usize,
+    pub by_hand: usize,
+    pub private: usize,
+    pub address_taken: usize,
+    pub unlinked: Vec<(String, String)>,
+    pub marks: Vec<Marked>,
+}
+
+impl Members {
+    /// Read them, and link those that a person wrote.
+    ///
+    /// # Errors
+    /// An object is damaged.
+    pub fn of(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) -> Result<Members> {
+        let machine = backend.machine();
+        let linkable = objects.iter().map(|object| relocatable(backend, object)).collect::<Result<Vec<_>>>()?;
+        let named = objects.iter().zip(&linkable);
+        let inputs: Vec<Input> = named.map(|(object, bytes)| Input { name: object.name, bytes }).collect();
+        let origins = inputs.iter().map(|input| origin(machine, input)).collect::<Result<Vec<_>>>()?;
+        let authors = authors(&origins);
+        let hand = |author: &Author| matches!(author, Author::Person(_)) || asked.all && *author == Author::Compiler;
+        let chosen: Vec<usize> = (0..inputs.len()).filter(|n| hand(&authors[*n])).collect();
+        let mut members = Members {
+            images: Vec::new(),
+            functions: Vec::new(),
+            objects: origins.iter().filter(|origin| origin.has_code).count(),
+            by_hand: authors.iter().filter(|author| matches!(author, Author::Person(_))).count(),
+            private: 0,
+            address_taken: 0,
+            unlinked: Vec::new(),
+            marks: marks(&inputs, &origins, &authors),
+        };
+        let callers = Callers::of(&origins, &authors, asked);
+        let compiled = || origins.iter().zip(&authors).filter(|(_, author)| **author == Author::Compiler);
+        let wants_rows = 2 * compiled().filter(|(origin, _)| origin.has_table).count() >= compiled().count();
+        let groups = members.linked(backend, &inputs, &chosen);
+        for (image, of) in groups {
+            let number = members.images.len();
+            let functions = image.symbols.iter().filter(|symbol| {
+                let defined = symbol.input.and_then(|input| of.get(input));
+                defined.is_some_and(|member| origins[*member].functions.contains(&symbol.name)) && !symbol.local
+            });
+            for symbol in functions.filter(|symbol| symbol.kind != SymbolKind::Object) {
+                let Some(member) = symbol.input.and_then(|input| of.get(input)) else { continue };
+                match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
+                    Ok(boundary) => {
+                        let member = inputs[*member].name.to_owned();
+                        members.functions.push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows }));
+                    }
+                    Err(true) => members.address_taken += 1,
+                    Err(false) => members.private += 1,
+                }
+            }
+            members.images.push(image);
+        }
+        Ok(members)
+    }
+
+    /// The chosen objects, linked together; or, where they do not fit together, each alone. With each image, its objects.
+    fn linked(&mut self, backend: &dyn Backend, inputs: &[Input], chosen: &[usize]) -> Vec<(Image, Vec<usize>)> {
+        let image = |of: &[usize]| {
+            let inputs: Vec<Input> = of.iter().map(|n| inputs[*n]).collect();
+            let stub = Some(backend.machine().ret);
+            let options = Options { base: CODE, stub, ..Options::default() };
+            // Code for the lowest or the highest 2 GiB does not reach so far up.
+            link(backend, &inputs, &options).or_else(|_| link(backend, &inputs, &Options { stub, ..Options::default() }))
+        };
+        let mut alone = Vec::new();
+        for n in chosen {
+            match image(&[*n]) {
+                Ok(image) => alone.push((image, vec![*n])),
+                Err(why) => self.unlinked.push((inputs[*n].name.to_owned(), why.to_string())),
+            }
+        }
+        let all: Vec<usize> = alone.iter().flat_map(|(_, of)| of.clone()).collect();
+        match image(&all) {
+            Ok(together) if all.len() > 1 => vec![(together, all)],
+            _ => alone,
+        }
+    }
+}
+
+/// Who refers to a function.
+struct Callers<'a> {
+    called: HashSet<&'a str>,
+    taken: HashSet<&'a str>,
+    asked: &'a Asked,
+    /// Some object is a compiler's.
+    has_c: bool,
+}
+
+impl<'a> Callers<'a> {
+    fn of(origins: &'a [Origin], authors: &[Author], asked: &'a Asked) -> Callers<'a> {
+        let compiled = origins.iter().zip(authors).filter(|(_, author)| **author == Author::Compiler);
+        let references: Vec<_> = compiled.clone().flat_map(|(origin, _)| &origin.references).collect();
+        let those = |which: &dyn Fn(&link::origin::Reference) -> bool| {
+            references.iter().filter(|r| which(r)).map(|r| r.symbol.as_str()).collect()
+        };
+        let called = those(&|reference| reference.is_call);
+        let taken = those(&|reference| reference.is_address);
+        Callers { called, taken, asked, has_c: compiled.count() > 0 }
+    }
+
+    /// Why C's convention binds a function; otherwise, is its address taken?
+    fn boundary(&self, name: &str, compiled: bool) -> std::result::Result<Boundary, bool> {
+        if let Some(only) = &self.asked.only {
+            return if only(name) { Ok(Boundary::Asked) } else { Err(false) };
+        }
+        if self.called.contains(name) || compiled {
+            Ok(Boundary::Called)
+        } else if self.asked.declared.contains(name) {
+            Ok(Boundary::Declared)
+        } else if !self.has_c {
+            Ok(Boundary::Global)
+        } else {
+            Err(self.taken.contains(name))
+        }
+    }
+}
+
+/// The objects by hand that lack protection that the compiler's have.
+fn marks(inputs: &[Input], origins: &[Origin], authors: &[Author]) -> Vec<Marked> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    let compiled = origins.iter().zip(authors).filter(|(_, author)| **author == Author::Compiler);
+    for bits in compiled.map(|(origin, _)| origin.protection.unwrap_or(0)) {
+        *counts.entry(bits).or_default() += 1;
+    }
+    let Some((usual, _)) = counts.into_iter().max_by_key(|(bits, count)| (*count, *bits)) else { return Vec::new() };
+    let mut all = Vec::new();
+    for ((input, origin), author) in inputs.iter().zip(origins).zip(authors) {
+        let bits = origin.protection.unwrap_or(0);
+        if matches!(author, Author::Person(_)) && usual & !bits != 0 {
+            let claim = Claim {
+                kind: Kind::C8,
+                tier: Tier::Warning,
+                place: ".note.gnu.property".to_owned(),
+                offset: None,
+                instruction: String::new(),
+                want: format!("{usual:#x}"),
+                got: format!("{bits:#x}"),
+                callee: String::new(),
+                instructions: 0,
+                runs: 0,
+                seed: None,
+            };
+            all.push(Marked { member: input.name.to_owned(), claim });
+        }
+    }
+    all
+}

@@ -1,0 +1,65 @@
+//! Assembly of which no contract says anything, held against what C relies on.
+//!
+//! A function that C calls keeps C's convention, whoever wrote it. It is run from many states, with callees that change all that
+//! they may, and looked at in each instruction.
+
+mod claim;
+mod function;
+mod look;
+mod machine;
+mod members;
+mod state;
+
+use codegen::backend::Backend;
+use codegen::words::error::Result;
+use link::Input;
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use self::claim::{Claim, Kind, Tier};
+pub use self::function::{Asked, Judged};
+use self::members::Members;
+pub use self::members::{Boundary, Marked};
+
+/// What came of an audit.
+#[derive(Debug, Serialize)]
+pub struct Audited {
+    /// The architecture.
+    pub arch: &'static str,
+    /// Objects with code.
+    pub objects: usize,
+    /// Those that a person wrote.
+    pub by_hand: usize,
+    /// The functions that were to be judged.
+    pub functions: Vec<Judged>,
+    /// Functions that are none of C's business: only assembly refers to them.
+    pub private: usize,
+    /// Functions of which only the address is taken: they may have a convention of their own.
+    pub address_taken: usize,
+    /// Objects that do not link, with the reason.
+    pub unlinked: Vec<(String, String)>,
+    /// What objects say of their protection.
+    pub marks: Vec<Marked>,
+}
+
+/// Judge the functions that C calls in these objects, which are one archive's.
+///
+/// # Errors
+/// An object is damaged, or no engine can be made.
+pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) -> Result<Audited> {
+    let members = Members::of(objects, backend, asked)?;
+    let judge = |(image, function): &(usize, members::Function)| {
+        function::judged(backend, &members.images[*image], function, asked)
+    };
+    let functions = members.functions.par_iter().map(judge).collect::<Result<Vec<Judged>>>()?;
+    Ok(Audited {
+        arch: backend.facts().name,
+        objects: members.objects,
+        by_hand: members.by_hand,
+        functions,
+        private: members.private,
+        address_taken: members.address_taken,
+        unlinked: members.unlinked,
+        marks: members.marks,
+    })
+}

@@ -1,0 +1,116 @@
+//! An audit, as people read it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use emu_tests::{Claim, ClaimKind, Tier};
+use tool::printed::printable;
+
+use super::{Done, Finding};
+use crate::cmd::shared::ui::{Style, Ui};
+
+/// The text.
+pub fn text(done: &[Done], findings: &[Finding], gone: &[&str], foreign: &[String], ui: &Ui) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    for alike in grouped(findings).values() {
+        block(alike, ui, &mut out);
+    }
+    for finding in gone {
+        let _ = writeln!(out, "{} {}", ui.paint(Style::Heading, "gone"), printable(finding));
+    }
+    if !gone.is_empty() {
+        let _ = writeln!(out, "  the baseline accepts these findings, and they are not there: remove their entries\n");
+    }
+    done.iter().for_each(|done| summary(done, &mut out));
+    if !foreign.is_empty() {
+        let _ = writeln!(out, "{} files are no objects for a machine that is known here", foreign.len());
+    }
+    let open = |tier: Tier| findings.iter().filter(|f| !f.accepted && f.claim.tier == tier).count();
+    let accepted = findings.iter().filter(|finding| finding.accepted).count();
+    let _ = writeln!(
+        out,
+        "{} errors, {} warnings, {} notes; {accepted} accepted",
+        open(Tier::Error),
+        open(Tier::Warning),
+        open(Tier::Note)
+    );
+    out
+}
+
+/// Those that are not accepted, by claim, object and place: one cause has often made several.
+fn grouped<'f>(findings: &'f [Finding<'f>]) -> BTreeMap<(Tier, ClaimKind, &'f str, &'f str, &'f str), Vec<&'f Finding<'f>>> {
+    let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| !finding.accepted) {
+        let Claim { tier, kind, place, .. } = finding.claim;
+        let object = if *kind == ClaimKind::C8 { "" } else { finding.object };
+        groups.entry((*tier, *kind, finding.file, object, place.as_str())).or_default().push(finding);
+    }
+    groups
+}
+
+/// One finding, and how many more are alike.
+fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
+    let Some(finding) = alike.first() else { return };
+    let Claim { kind, tier, offset, instruction, instructions, seed, .. } = finding.claim;
+    let style = if *tier == Tier::Note { Style::Quiet } else { Style::Heading };
+    let place = offset.map_or_else(String::new, |offset| format!("+{offset:#x}: {}", printable(instruction)));
+    let function = finding.function.map_or_else(String::new, |function| format!("  {}{place}", printable(function)));
+    let object = printable(finding.object);
+    let _ = writeln!(out, "{} {}:{object}{function}", ui.paint(style, &kind.to_string()), printable(finding.file));
+    let _ = writeln!(out, "  {}", printable(&finding.claim.to_string()));
+    let more = if *instructions > 1 { format!(", at {instructions} instructions") } else { String::new() };
+    let _ = writeln!(out, "  {}{more}; who relies on it: {}", kind.about(), kind.relies());
+    if alike.len() > 1 {
+        let names: Vec<String> = alike.iter().skip(1).map(|f| printable(f.function.unwrap_or(f.object))).collect();
+        let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if names.len() > 5 { ", ..." } else { "" };
+        let _ = writeln!(out, "  the same in {} more: {shown}{more}", names.len());
+    }
+    if let (Some(function), Some(seed)) = (finding.function, seed) {
+        let _ = writeln!(
+            out,
+            "  again: tramptool audit {} --function {} --seed {seed}",
+            printable(finding.file),
+            printable(function)
+        );
+    }
+    out.push('\n');
+}
+
+/// What was judged of a file, and why the rest was not.
+fn summary(Done { name, audited }: &Done, out: &mut String) {
+    let functions = &audited.functions;
+    let judged = functions.iter().filter(|f| f.not_judged.is_none());
+    let (bytes, executed) = judged.clone().fold((0, 0), |(a, b), f| (a + f.bytes, b + f.executed as u64));
+    let _ = writeln!(
+        out,
+        "{} ({}): {} of {} objects are written by hand; {} of {} functions judged, {} % of their bytes executed",
+        printable(name),
+        audited.arch,
+        audited.by_hand,
+        audited.objects,
+        judged.count(),
+        functions.len(),
+        executed * 100 / bytes.max(1)
+    );
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for why in functions.iter().filter_map(|f| f.not_judged.as_deref()) {
+        *reasons.entry(why).or_default() += 1;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(why, count)| (std::cmp::Reverse(*count), *why));
+    for (why, count) in reasons {
+        let _ = writeln!(out, "{count:>6} not judged: {}", printable(why));
+    }
+    for (count, why) in
+        [(audited.private, "only assembly refers to it"), (audited.address_taken, "C takes its address, and does not call it")]
+    {
+        if count > 0 {
+            let _ = writeln!(out, "{count:>6} not asked for: {why}");
+        }
+    }
+    for (object, why) in &audited.unlinked {
+        let _ = writeln!(out, "       not judged: {}: {}", printable(object), printable(why));
+    }
+}

@@ -1,0 +1,193 @@
+//! `audit`: assembly of others, without a contract.
+
+mod baseline;
+mod files;
+mod human;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use codegen::words::error::{Error, Result};
+use emu_tests::{Asked, Audited, Claim, Tier, audit};
+use link::{Input, backend_of};
+use serde::Serialize;
+use wildmatch::WildMatch;
+
+use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
+use super::shared::input;
+use super::shared::output;
+use super::shared::sandbox::SandboxArg;
+use super::shared::ui::Ui;
+use baseline::Baseline;
+use files::{Files, Unit};
+
+/// Arguments of `audit`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AuditArgs {
+    /// Objects, archives, shared libraries, Debian packages, headers, or folders of them
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Judge only functions that the pattern matches, whoever calls them: `sha1_*`
+    #[arg(long, value_name = "PATTERN")]
+    function: Vec<String>,
+    /// Judge compilers' functions too
+    #[arg(long)]
+    all: bool,
+    /// Runs of each function, before those that go through its arguments
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    runs: u64,
+    /// This run alone
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// A file of findings that are accepted; what it accepts and is gone is a finding too
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// The output's format
+    #[arg(long, value_enum, default_value = "human", hide_possible_values = true, value_name = "human|json|baseline")]
+    format: Form,
+    /// Write it to a file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    sandbox: SandboxArg,
+}
+
+const EXAMPLES: &str = "\
+Finds the objects that no compiler made, and runs those of their functions that C calls, or that headers declare. Each is run from \
+many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C9, and what is not looked at.
+
+Exit code: 0 nothing is claimed but notes and what the baseline accepts, 1 something is, or what the baseline accepts is gone, \
+2 trouble, or there was nothing that could be judged.
+
+Examples:
+  tramptool audit libcrypto.a
+  tramptool audit libgmp-dev_6.2.1_amd64.deb --format json -o audit.json
+  tramptool audit my.o my.h --baseline accepted.toml";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For reading.
+    Human,
+    /// For programs.
+    Json,
+    /// A file for --baseline.
+    Baseline,
+}
+
+/// A claim with its place.
+#[derive(Serialize)]
+struct Finding<'a> {
+    /// What a baseline calls it: the claim, architecture, file, object, function and place, and nothing that another build changes.
+    finding: String,
+    file: &'a str,
+    object: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'a str>,
+    #[serde(flatten)]
+    claim: &'a Claim,
+    accepted: bool,
+}
+
+/// A unit, and what came of it.
+struct Done {
+    name: String,
+    audited: Audited,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    version: &'static str,
+    findings: Vec<Finding<'a>>,
+    gone: Vec<&'a str>,
+    units: Vec<Judgement<'a>>,
+    foreign: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Judgement<'a> {
+    file: &'a str,
+    #[serde(flatten)]
+    audited: &'a Audited,
+}
+
+/// Run `audit`.
+///
+/// # Errors
+/// A file cannot be read, or is damaged.
+pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
+    let mut accepted = args.baseline.as_deref().map(Baseline::of_file).transpose()?.unwrap_or_default();
+    args.baseline.iter().for_each(|path| input::note(path));
+    let mut files = Files::of(&args.files)?;
+    let asked = asked(args, std::mem::take(&mut files.declared));
+    let foreign = std::mem::take(&mut files.foreign);
+    let _threads = args.sandbox.enter(args.output.as_deref())?;
+    let done = files.units().map(|unit| judged(unit, &asked)).collect::<Result<Vec<Done>>>()?;
+    let mut findings: Vec<Finding> = done.iter().flat_map(Done::findings).collect();
+    findings.iter_mut().for_each(|finding| finding.accepted = accepted.accepts(&finding.finding));
+    findings.sort_by(|a, b| (a.claim.tier, a.claim.kind, &a.finding).cmp(&(b.claim.tier, b.claim.kind, &b.finding)));
+    let gone: Vec<&str> = accepted.gone().collect();
+    let open = findings.iter().any(|finding| !finding.accepted && finding.claim.tier < Tier::Note);
+    let judged = done.iter().flat_map(|done| &done.audited.functions).any(|f| f.not_judged.is_none());
+    let marked = done.iter().any(|done| !done.audited.marks.is_empty());
+    let code = match (judged || marked, open || !gone.is_empty()) {
+        (_, true) => DIFFERS,
+        (true, false) => DONE,
+        (false, false) => TROUBLE,
+    };
+    let text = match args.format {
+        Form::Human => human::text(&done, &findings, &gone, &foreign, ui),
+        Form::Baseline => baseline::written(findings.iter().map(|finding| finding.finding.as_str()))?,
+        Form::Json => {
+            let units = done.iter().map(|done| Judgement { file: &done.name, audited: &done.audited }).collect();
+            let version = env!("CARGO_PKG_VERSION");
+            tool::printed::json(&Report { schema: "audit-1", version, findings, gone, units, foreign: &foreign })?
+        }
+    };
+    output::report(text, args.output.as_deref(), ui)?;
+    if code == TROUBLE {
+        note("no function was judged; valid: an object with assembly that C calls, --function PATTERN, or --all");
+    }
+    Ok(code)
+}
+
+fn asked(args: &AuditArgs, declared: HashSet<String>) -> Asked {
+    let patterns: Vec<WildMatch> = args.function.iter().map(|pattern| WildMatch::new(pattern)).collect();
+    let only: Box<dyn Fn(&str) -> bool + Send + Sync> = Box::new(move |name| patterns.iter().any(|p| p.matches(name)));
+    let only = (!args.function.is_empty()).then_some(only);
+    Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed }
+}
+
+fn judged(unit: Unit, asked: &Asked) -> Result<Done> {
+    let inputs: Vec<Input> = unit.objects.iter().map(|(name, bytes)| Input { name, bytes }).collect();
+    let first = inputs.first().ok_or_else(|| Error::new(format!("{}: it has no object", unit.name)))?;
+    let audited = audit(&inputs, backend_of(first, tool::BACKENDS)?, asked)?;
+    Ok(Done { name: unit.name, audited })
+}
+
+impl Done {
+    fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
+        let Done { name, audited } = self;
+        let of_functions = audited.functions.iter().flat_map(move |f| {
+            f.claims.iter().map(move |claim| Finding::of(audited.arch, name, (&f.member, Some(&f.symbol)), claim))
+        });
+        let marks = audited.marks.iter();
+        of_functions.chain(marks.map(move |marked| Finding::of(audited.arch, name, (&marked.member, None), &marked.claim)))
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn of(
+        arch: &str,
+        file: &'a str,
+        (object, function): (&'a str, Option<&'a str>),
+        claim: &'a Claim,
+    ) -> Finding<'a> {
+        let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
+        let of = function.map_or_else(String::new, |function| format!(" {function}"));
+        let finding = format!("{} {arch} {}:{}{of} {}", claim.kind, last(file), last(object), claim.place);
+        Finding { finding, file, object, function, claim, accepted: false }
+    }
+}
