@@ -14,7 +14,7 @@ use crate::elf::{Input, LE, damaged, utf8};
 use crate::linker::Object;
 
 /// The sections that say of a file what its code does not.
-const NOTES: [&str; 3] = [".note.GNU-stack", ".note.gnu.property", ".eh_frame"];
+const NOTES: [&str; 4] = [".comment", ".note.GNU-stack", ".note.gnu.property", ".eh_frame"];
 
 /// Beginnings of the names of sections that compilers alone make.
 const COMPILED: [&str; 7] =

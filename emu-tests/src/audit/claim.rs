@@ -118,7 +118,10 @@ impl fmt::Display for Claim {
             Kind::C1 => write!(f, "the caller had {want} in {place}, and finds {got}"),
             Kind::C2 => write!(f, "SP is {got} bytes off a multiple of {want} at the call of {callee}"),
             Kind::C3 => {
-                write!(f, "with a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}")
+                write!(
+                    f,
+                    "with a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}"
+                )
             }
             Kind::C4 | Kind::C5 => write!(f, "the unwind table has {got} for {place}, which is {want}"),
             Kind::C6 => write!(f, "it calls {callee}, and no row of the unwind table covers the call"),

@@ -174,6 +174,7 @@ pub(super) fn judged(
         // Where it calls, and what the table says of that, was seen all the same.
         judge.claims.retain(|(kind, _), _| matches!(kind, Kind::C2 | Kind::C4 | Kind::C6));
     }
+    judge.without_followers();
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
 }
@@ -364,6 +365,21 @@ impl Judge<'_> {
         found.into_iter().for_each(|claim| self.claim(claim));
     }
 
+    /// Drop what follows from another claim: of a register that is lost, the rows behind its loss; of a wrong CFA, the return
+    /// address that is looked up by it; of a row that is wrong at a call, the rows beside it.
+    fn without_followers(&mut self) {
+        let has = |claims: &BTreeMap<(Kind, String), Claim>, kind, place: &str| {
+            claims.contains_key(&(kind, place.to_owned()))
+        };
+        let all = self.claims.clone();
+        self.claims.retain(|(kind, place), _| match kind {
+            Kind::C4 | Kind::C5 if has(&all, Kind::C1, place) => false,
+            Kind::C4 | Kind::C5 if *place == Place::RETURN && has(&all, *kind, Place::CFA) => false,
+            Kind::C5 => !has(&all, Kind::C4, place) && !(*place == Place::RETURN && has(&all, Kind::C4, Place::CFA)),
+            _ => true,
+        });
+    }
+
     /// What a call names.
     fn target(&self, line: &Decoded) -> String {
         let inside = |to: u64| self.subject.image.symbols.iter().find(|s| s.address == to).map(|s| s.name.clone());
@@ -373,10 +389,13 @@ impl Judge<'_> {
 }
 
 impl Place {
+    const CFA: &str = "CFA";
+    const RETURN: &str = "the return address";
+
     fn name(self, of: impl Fn(Reg) -> &'static str) -> String {
         match self {
-            Place::Cfa => "CFA".to_owned(),
-            Place::Return => "the return address".to_owned(),
+            Place::Cfa => Place::CFA.to_owned(),
+            Place::Return => Place::RETURN.to_owned(),
             Place::Register(reg) => of(reg).to_owned(),
         }
     }

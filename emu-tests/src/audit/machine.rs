@@ -329,7 +329,8 @@ impl<'a> Machine<'a> {
         r.set_flags(uc, 0);
         r.set_control(uc)?;
         let above = abi.return_bytes() as i64;
-        let stack: Vec<u8> = (-BELOW..ABOVE).step_by(8).flat_map(|off| state.stack(off - above).to_le_bytes()).collect();
+        let stack: Vec<u8> =
+            (-BELOW..ABOVE).step_by(8).flat_map(|off| state.stack(off - above).to_le_bytes()).collect();
         uc.store(sp - BELOW as u64, &stack);
         if abi.link.is_none() {
             put_word(uc, sp, EXIT);
@@ -430,7 +431,6 @@ fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
     uc.data_mut().chunks.push(chunk);
     uc.store(chunk, &bytes)
 }
-
 
 impl Lends for Watch {
     fn registers(&self) -> Option<Registers> {

@@ -99,7 +99,9 @@ impl Members {
                 match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
                     Ok(boundary) => {
                         let member = inputs[*member].name.to_owned();
-                        members.functions.push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows }));
+                        members
+                            .functions
+                            .push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows }));
                     }
                     Err(true) => members.address_taken += 1,
                     Err(false) => members.private += 1,
@@ -117,7 +119,8 @@ impl Members {
             let stub = Some(backend.machine().ret);
             let options = Options { base: CODE, stub, ..Options::default() };
             // Code for the lowest or the highest 2 GiB does not reach so far up.
-            link(backend, &inputs, &options).or_else(|_| link(backend, &inputs, &Options { stub, ..Options::default() }))
+            link(backend, &inputs, &options)
+                .or_else(|_| link(backend, &inputs, &Options { stub, ..Options::default() }))
         };
         let mut alone = Vec::new();
         for n in chosen {

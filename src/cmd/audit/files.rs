@@ -14,8 +14,10 @@ use crate::cmd::shared::{compressed, input};
 
 /// Objects that belong together: an archive's, or those that were given alone; of one architecture.
 pub struct Unit {
-    /// The file, or how the objects were given.
+    /// The archive; empty for objects that were given alone.
     pub name: String,
+    /// What was given: the archive, the object, or the package or folder that it is in.
+    pub given: String,
     /// Name and contents of each object.
     pub objects: Vec<(String, Vec<u8>)>,
 }
@@ -23,15 +25,14 @@ pub struct Unit {
 /// All that was given.
 #[derive(Default)]
 pub struct Files {
-    units: BTreeMap<(String, &'static str), Vec<(String, Vec<u8>)>>,
+    units: BTreeMap<(String, &'static str), Unit>,
+    /// The one that is being read.
+    given: String,
     /// The words of all headers.
     pub declared: HashSet<String>,
     /// Archives and objects for machines that are not known here.
     pub foreign: Vec<String>,
 }
-
-/// Objects that were given by themselves.
-const ALONE: &str = "objects";
 
 impl Files {
     /// Read what was given.
@@ -41,25 +42,28 @@ impl Files {
     pub fn of(paths: &[impl AsRef<Path>]) -> Result<Files> {
         let mut files = Files::default();
         for path in paths.iter().map(AsRef::as_ref) {
+            files.given = path.display().to_string();
             if path.is_dir() {
                 files.folder(path)?;
             } else {
-                let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
+                let bytes =
+                    input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
                 files.file(&path.display().to_string(), bytes, true)?;
             }
         }
         Ok(files)
     }
 
-    /// The units, with the name of their architecture.
+    /// The units.
     pub fn units(self) -> impl Iterator<Item = Unit> {
-        self.units.into_iter().map(|((name, _), objects)| Unit { name, objects })
+        self.units.into_values()
     }
 
     /// All files below a folder that are for this.
     fn folder(&mut self, dir: &Path) -> Result<()> {
         let refused = |e: std::io::Error| Error::new(format!("cannot read {}: {e}", dir.display()));
-        let mut entries = std::fs::read_dir(dir).map_err(refused)?.collect::<std::io::Result<Vec<_>>>().map_err(refused)?;
+        let mut entries =
+            std::fs::read_dir(dir).map_err(refused)?.collect::<std::io::Result<Vec<_>>>().map_err(refused)?;
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
             let (path, kind) = (entry.path(), entry.file_type().map_err(refused)?);
@@ -90,15 +94,16 @@ impl Files {
             return Ok(());
         }
         let bytes = compressed::expanded(name, &bytes)?.unwrap_or(bytes);
-        let unit = if name.ends_with(".o") { ALONE } else { name };
+        let unit = if name.ends_with(".o") { "" } else { name };
         self.object(unit, name, &bytes, named)
     }
 
     fn object(&mut self, unit: &str, name: &str, bytes: &[u8], named: bool) -> Result<()> {
         match backend_of(&Input { name, bytes }, tool::BACKENDS) {
             Ok(backend) => {
-                let objects = self.units.entry((unit.to_owned(), backend.facts().name)).or_default();
-                objects.push((name.to_owned(), bytes.to_vec()));
+                let new = || Unit { name: unit.to_owned(), given: self.given.clone(), objects: Vec::new() };
+                let unit = self.units.entry((unit.to_owned(), backend.facts().name)).or_insert_with(new);
+                unit.objects.push((name.to_owned(), bytes.to_vec()));
                 Ok(())
             }
             Err(why) if named => Err(why),

@@ -39,7 +39,9 @@ pub fn text(done: &[Done], findings: &[Finding], gone: &[&str], foreign: &[Strin
 }
 
 /// Those that are not accepted, by claim, object and place: one cause has often made several.
-fn grouped<'f>(findings: &'f [Finding<'f>]) -> BTreeMap<(Tier, ClaimKind, &'f str, &'f str, &'f str), Vec<&'f Finding<'f>>> {
+fn grouped<'f>(
+    findings: &'f [Finding<'f>],
+) -> BTreeMap<(Tier, ClaimKind, &'f str, &'f str, &'f str), Vec<&'f Finding<'f>>> {
     let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| !finding.accepted) {
         let Claim { tier, kind, place, .. } = finding.claim;
@@ -56,8 +58,7 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
     let style = if *tier == Tier::Note { Style::Quiet } else { Style::Heading };
     let place = offset.map_or_else(String::new, |offset| format!("+{offset:#x}: {}", printable(instruction)));
     let function = finding.function.map_or_else(String::new, |function| format!("  {}{place}", printable(function)));
-    let object = printable(finding.object);
-    let _ = writeln!(out, "{} {}:{object}{function}", ui.paint(style, &kind.to_string()), printable(finding.file));
+    let _ = writeln!(out, "{} {}{function}", ui.paint(style, &kind.to_string()), finding.place());
     let _ = writeln!(out, "  {}", printable(&finding.claim.to_string()));
     let more = if *instructions > 1 { format!(", at {instructions} instructions") } else { String::new() };
     let _ = writeln!(out, "  {}{more}; who relies on it: {}", kind.about(), kind.relies());
@@ -71,7 +72,7 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
         let _ = writeln!(
             out,
             "  again: tramptool audit {} --function {} --seed {seed}",
-            printable(finding.file),
+            printable(finding.given),
             printable(function)
         );
     }
@@ -79,7 +80,8 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
 }
 
 /// What was judged of a file, and why the rest was not.
-fn summary(Done { name, audited }: &Done, out: &mut String) {
+fn summary(Done { name, given, audited }: &Done, out: &mut String) {
+    let name = if name.is_empty() { given } else { name };
     let functions = &audited.functions;
     let judged = functions.iter().filter(|f| f.not_judged.is_none());
     let (bytes, executed) = judged.clone().fold((0, 0), |(a, b), f| (a + f.bytes, b + f.executed as u64));
@@ -103,9 +105,10 @@ fn summary(Done { name, audited }: &Done, out: &mut String) {
     for (why, count) in reasons {
         let _ = writeln!(out, "{count:>6} not judged: {}", printable(why));
     }
-    for (count, why) in
-        [(audited.private, "only assembly refers to it"), (audited.address_taken, "C takes its address, and does not call it")]
-    {
+    for (count, why) in [
+        (audited.private, "only assembly refers to it"),
+        (audited.address_taken, "C takes its address, and does not call it"),
+    ] {
         if count > 0 {
             let _ = writeln!(out, "{count:>6} not asked for: {why}");
         }

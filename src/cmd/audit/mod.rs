@@ -12,6 +12,7 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{Asked, Audited, Claim, Tier, audit};
 use link::{Input, backend_of};
 use serde::Serialize;
+use tool::printed::printable;
 use wildmatch::WildMatch;
 
 use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
@@ -81,6 +82,7 @@ enum Form {
 struct Finding<'a> {
     /// What a baseline calls it: the claim, architecture, file, object, function and place, and nothing that another build changes.
     finding: String,
+    given: &'a str,
     file: &'a str,
     object: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +95,7 @@ struct Finding<'a> {
 /// A unit, and what came of it.
 struct Done {
     name: String,
+    given: String,
     audited: Audited,
 }
 
@@ -164,30 +167,31 @@ fn judged(unit: Unit, asked: &Asked) -> Result<Done> {
     let inputs: Vec<Input> = unit.objects.iter().map(|(name, bytes)| Input { name, bytes }).collect();
     let first = inputs.first().ok_or_else(|| Error::new(format!("{}: it has no object", unit.name)))?;
     let audited = audit(&inputs, backend_of(first, tool::BACKENDS)?, asked)?;
-    Ok(Done { name: unit.name, audited })
+    Ok(Done { name: unit.name, given: unit.given, audited })
 }
 
 impl Done {
     fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
-        let Done { name, audited } = self;
-        let of_functions = audited.functions.iter().flat_map(move |f| {
-            f.claims.iter().map(move |claim| Finding::of(audited.arch, name, (&f.member, Some(&f.symbol)), claim))
-        });
-        let marks = audited.marks.iter();
-        of_functions.chain(marks.map(move |marked| Finding::of(audited.arch, name, (&marked.member, None), &marked.claim)))
+        let of_functions = self.audited.functions.iter();
+        let of_functions = of_functions
+            .flat_map(|f| f.claims.iter().map(|claim| Finding::of(self, (&f.member, Some(&f.symbol)), claim)));
+        let marks = self.audited.marks.iter();
+        of_functions.chain(marks.map(|marked| Finding::of(self, (&marked.member, None), &marked.claim)))
     }
 }
 
 impl<'a> Finding<'a> {
-    fn of(
-        arch: &str,
-        file: &'a str,
-        (object, function): (&'a str, Option<&'a str>),
-        claim: &'a Claim,
-    ) -> Finding<'a> {
+    fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
+        let Done { name: file, given, audited } = done;
         let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
+        let place = if file.is_empty() { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
         let of = function.map_or_else(String::new, |function| format!(" {function}"));
-        let finding = format!("{} {arch} {}:{}{of} {}", claim.kind, last(file), last(object), claim.place);
-        Finding { finding, file, object, function, claim, accepted: false }
+        let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
+        Finding { finding, given, file, object, function, claim, accepted: false }
+    }
+
+    /// The object, and the archive that it is in.
+    fn place(&self) -> String {
+        if self.file.is_empty() { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
     }
 }

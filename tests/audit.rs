@@ -1,0 +1,200 @@
+//! `tramptool audit`: functions that keep C's convention and functions that each break it in one way, by real assemblers and
+//! compilers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{Bench, arches};
+use serde_json::Value;
+
+mod common;
+
+/// Functions, and what is to be claimed of each.
+const CLAIMS: [(&str, &[&str]); 11] = [
+    ("good", &[]),
+    ("private", &[]),
+    ("lost", &["C1"]),
+    ("lost_vector", &["C1"]),
+    ("misaligned", &["C2"]),
+    ("depends", &["C3"]),
+    ("row_at_call", &["C4"]),
+    ("row", &["C5"]),
+    ("no_row", &["C6"]),
+    ("below", &["C7"]),
+    ("control", &["C9"]),
+];
+
+/// An archive of assembly, and of C that calls what the assembly has.
+fn archive(bench: &Bench, arch: &str, tools: &str, flags: &[&str]) -> Vec<String> {
+    let source = fs::read_to_string(format!("{}/tests/audit/{arch}.S", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    fs::write(bench.path("hand.S"), &source).unwrap();
+    let defined = |name: &&str| source.contains(&format!("begin {name}\n")) || source.contains(&format!("{name}:"));
+    let names: Vec<&str> = CLAIMS.iter().map(|(name, _)| *name).filter(defined).collect();
+    let called = names.iter().filter(|name| **name != "private");
+    let (mut externs, mut calls) = (String::new(), String::new());
+    for name in called {
+        externs += &format!("long {name}(long *);\n");
+        calls += &format!("    n += {name}(&n);\n");
+    }
+    let c = format!(
+        "#include <stdio.h>\n{externs}long use(long n) {{\n{calls}    printf(\"%ld\", n);\n    return n;\n}}\n"
+    );
+    fs::write(bench.path("use.c"), c).unwrap();
+    let gcc = format!("{tools}gcc");
+    bench.tool(&gcc, &[&["-c", "-O1", "-fasynchronous-unwind-tables", "use.c", "-o", "use.o"], flags].concat());
+    bench.tool(&gcc, &["-c", "hand.S", "-o", "hand.o"]);
+    bench.tool(&format!("{tools}ar"), &["rcs", "libhand.a", "use.o", "hand.o"]);
+    names.into_iter().map(str::to_owned).collect()
+}
+
+fn report(bench: &Bench, code: i32, more: &[&str]) -> Value {
+    let text = bench.ends(code, &[&["audit", "--format", "json"], more].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The claims of each function.
+fn claims(report: &Value) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for finding in report["findings"].as_array().unwrap() {
+        let function = finding["function"].as_str().unwrap_or_default().to_owned();
+        let kinds = all.entry(function).or_default();
+        kinds.push(finding["kind"].as_str().unwrap().to_owned());
+        kinds.sort();
+        kinds.dedup();
+    }
+    all
+}
+
+#[test]
+fn each_breach_of_the_convention_is_claimed_and_nothing_else() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        let names = archive(&bench, arch, tools, &[]);
+        let report = report(&bench, 1, &["libhand.a"]);
+        let found = claims(&report);
+        for (name, wanted) in CLAIMS.iter().filter(|(name, _)| names.iter().any(|known| known == name)) {
+            let claimed = found.get(*name).cloned().unwrap_or_default();
+            assert_eq!(claimed, *wanted, "{arch}: {name}: {report:#}");
+        }
+        let unit = &report["units"][0];
+        assert_eq!((&unit["by_hand"], &unit["private"], &unit["objects"]), (&1.into(), &1.into(), &2.into()), "{arch}");
+        let judged = |f: &&Value| f["not_judged"].is_null();
+        let functions = unit["functions"].as_array().unwrap();
+        assert_eq!(functions.iter().filter(judged).count(), names.len() - 1, "{arch}: {unit:#}");
+    }
+}
+
+/// What assembly alone calls has no convention, unless somebody asks.
+#[test]
+fn a_private_function_is_judged_when_it_is_asked_for() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        let report = report(&bench, 1, &["libhand.a", "--function", "priv*"]);
+        assert_eq!(claims(&report), BTreeMap::from([("private".to_owned(), vec!["C1".to_owned()])]), "{arch}");
+    }
+}
+
+/// Functions as compilers make them: loops, calls, callbacks, floating-point numbers, arrays on the stack, many variables.
+const COMPILED: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+long sum(const long *p, long n) { long s = 0; for (long i = 0; i < n; i++) s += p[i]; return s; }
+double scale(double *p, int n, double by) { double s = 0; for (int i = 0; i < n; i++) { p[i] *= by; s += p[i]; } return s; }
+char *twice(const char *s) { size_t n = strlen(s) & 63; char *t = malloc(2 * n + 1); if (!t) return t; memcpy(t, s, n); memcpy(t + n, s, n); t[2 * n] = 0; return t; }
+long each(long (*f)(long, void *), long n, void *p) { long s = 0; for (long i = 0; i < (n & 7); i++) s = s * 3 + f(i, p); return s; }
+int digits(unsigned long n, char *out) { char all[32]; int k = 0; do all[k++] = '0' + n % 10; while (n /= 10); for (int i = 0; i < k; i++) out[i] = all[k - 1 - i]; return k; }
+struct big { long a[6]; }; struct big copy(struct big *b, long n) { struct big r = *b; r.a[n % 6 < 0 ? 0 : n % 6] += n; return r; }
+long deep(long n) { return n <= 0 ? 0 : (n & 15) + deep((n & 15) - 1); }
+"#;
+
+/// Compilers keep the convention: of what they make nothing is claimed.
+#[test]
+fn of_compiled_code_nothing_is_claimed() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        fs::write(bench.path("c.c"), COMPILED).unwrap();
+        for level in ["-O0", "-O1", "-O2", "-Os"] {
+            let gcc = format!("{tools}gcc");
+            bench.tool(&gcc, &["-c", level, "-fasynchronous-unwind-tables", "c.c", "-o", "c.o"]);
+            let report = report(&bench, 0, &["c.o", "--all"]);
+            assert_eq!(report["findings"].as_array().unwrap().len(), 0, "{arch} {level}: {report:#}");
+            let functions = report["units"][0]["functions"].as_array().unwrap();
+            let returned = functions.iter().filter(|f| f["returned"].as_u64().unwrap() > 2).count();
+            assert_eq!((returned, functions.len()), (7, 7), "{arch} {level}: {report:#}");
+        }
+    }
+}
+
+/// The place of a claim is the instruction that does it, and its command repeats it.
+#[test]
+fn a_claim_names_the_instruction_and_comes_again() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        let first = report(&bench, 1, &["libhand.a", "--function", "lost"]);
+        let finding = &first["findings"][0];
+        assert_eq!(finding["offset"], 0, "{arch}: {finding:#}");
+        let text = bench.ends(1, &["audit", "libhand.a", "--function", "lost"]);
+        let (_, again) = text.split_once("again: tramptool ").unwrap();
+        let words: Vec<&str> = again.lines().next().unwrap().split(' ').collect();
+        let again = bench.ends(1, &[&words[..], &["--format", "json"]].concat());
+        let again: Value = serde_json::from_str(&again).unwrap();
+        for member in ["finding", "want", "got", "offset", "seed"] {
+            assert_eq!(again["findings"][0][member], finding[member], "{arch}");
+        }
+        assert_eq!(first, report(&bench, 1, &["libhand.a", "--function", "lost"]), "{arch}");
+    }
+}
+
+/// What is accepted with a reason does not count; what is gone does.
+#[test]
+fn a_baseline_accepts_what_it_names_and_fails_when_that_is_gone() {
+    let (arch, tools) = arches()[0];
+    let bench = Bench::new();
+    archive(&bench, arch, tools, &[]);
+    let all = ["libhand.a", "--function", "lost", "--function", "good"];
+    let text = bench.ends(1, &[&["audit", "--format", "baseline"], &all[..]].concat());
+    fs::write(bench.path("b.toml"), &text).unwrap();
+    bench.refuses(&[&["audit", "--baseline", "b.toml"], &all[..]].concat(), &["has no reason"]);
+    fs::write(bench.path("b.toml"), text.replace("reason = \"\"", "reason = \"known\"")).unwrap();
+    let accepted = report(&bench, 0, &[&all[..], &["--baseline", "b.toml"]].concat());
+    assert_eq!(accepted["findings"][0]["accepted"], true);
+    let gone = report(&bench, 1, &["libhand.a", "--function", "good", "--baseline", "b.toml"]);
+    assert_eq!(gone["gone"].as_array().unwrap().len(), 1, "{gone:#}");
+}
+
+/// An object without the property note turns the protection of the whole program off.
+#[test]
+fn an_unprotected_object_among_protected_ones_is_claimed() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        let gcc = format!("{tools}gcc");
+        let flags = ["-fcf-protection=full", "-mbranch-protection=standard"];
+        fs::write(bench.path("try.c"), "int f(void) { return 0; }\n").unwrap();
+        let takes = |flag: &&&str| {
+            let mut compile = Command::new(&gcc);
+            compile.args(["-c", "-o", "try.o", "try.c", flag]).current_dir(bench.path("")).stderr(Stdio::null());
+            compile.status().unwrap().success()
+        };
+        let Some(flag) = flags.iter().find(takes) else { continue };
+        archive(&bench, arch, tools, &[flag]);
+        let report = report(&bench, 1, &["libhand.a"]);
+        let marks = report["units"][0]["marks"].as_array().unwrap();
+        assert_eq!((marks.len(), &marks[0]["member"]), (1, &"hand.o".into()), "{arch}: {report:#}");
+    }
+}
+
+/// Nothing is judged, and that is no pass.
+#[test]
+fn nothing_judged_is_no_pass() {
+    let (arch, tools) = arches()[0];
+    let bench = Bench::new();
+    archive(&bench, arch, tools, &[]);
+    let out = bench.run(&["audit", "use.o"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("no function was judged"));
+    bench.refuses(&["audit", "hand.S"], &["hand.S", "not ELF"]);
+    bench.refuses(&["audit", "none.a"], &["none.a"]);
+}

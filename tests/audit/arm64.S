@@ -1,0 +1,107 @@
+// Functions that keep C's convention, and functions that each break it in one way.
+	.text
+	.macro	begin name
+	.globl	\name
+	.type	\name, %function
+\name:	.cfi_startproc
+	.endm
+	.macro	end name
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+	.macro	save
+	stp	x29, x30, [sp, #-32]!
+	.cfi_def_cfa_offset 32
+	.cfi_offset x29, -32
+	.cfi_offset x30, -24
+	.endm
+	.macro	restore
+	ldp	x29, x30, [sp], #32
+	.cfi_restore x29
+	.cfi_restore x30
+	.cfi_def_cfa_offset 0
+	.endm
+
+begin good
+	save
+	str	x19, [sp, #16]
+	.cfi_rel_offset x19, 16
+	mov	x19, x0
+	bl	helper
+	str	x0, [x19]
+	bl	private
+	ldr	x19, [sp, #16]
+	.cfi_restore x19
+	restore
+	ret
+end good
+
+// No C calls it, and good saves x19 for it.
+begin private
+	mov	x19, #0
+	ret
+end private
+
+begin lost
+	mov	x19, #0
+	ret
+end lost
+
+begin lost_vector
+	fmov	d8, #2.0
+	ret
+end lost_vector
+
+begin depends
+	save
+	mov	x10, #7
+	bl	helper
+	adrp	x9, :got:memory
+	ldr	x9, [x9, :got_lo12:memory]
+	str	x10, [x9]
+	restore
+	ret
+end depends
+
+begin row_at_call
+	stp	x29, x30, [sp, #-16]!
+	bl	helper
+	ldp	x29, x30, [sp], #16
+	ret
+end row_at_call
+
+begin row
+	sub	sp, sp, #16
+	add	x0, x0, #1
+	add	x0, x0, #1
+	add	sp, sp, #16
+	ret
+end row
+
+	.globl	no_row
+	.type	no_row, %function
+no_row:	stp	x29, x30, [sp, #-16]!
+	bl	helper
+	ldp	x29, x30, [sp], #16
+	ret
+	.size	no_row, . - no_row
+
+begin below
+	str	x0, [sp, #-16]
+	mov	x0, #0
+	ldr	x0, [sp, #-16]
+	ret
+end below
+
+begin control
+	msr	fpcr, xzr
+	ret
+end control
+
+	.bss
+	.globl	memory
+	.type	memory, %object
+	.balign	8
+memory:	.skip	8
+	.size	memory, 8
+	.section .note.GNU-stack, "", %progbits

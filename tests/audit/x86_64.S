@@ -1,0 +1,98 @@
+# Functions that keep C's convention, and functions that each break it in one way.
+	.text
+	.macro	begin name
+	.globl	\name
+	.type	\name, @function
+\name:	.cfi_startproc
+	.endm
+	.macro	end name
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+begin good
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	mov	%rdi, %rbx
+	call	helper@PLT
+	mov	%rax, (%rbx)
+	call	private
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	ret
+end good
+
+# No C calls it, and good saves rbx for it.
+begin private
+	xor	%ebx, %ebx
+	ret
+end private
+
+begin lost
+	xor	%ebx, %ebx
+	ret
+end lost
+
+begin misaligned
+	call	helper@PLT
+	ret
+end misaligned
+
+begin depends
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	mov	memory@GOTPCREL(%rip), %rbx
+	mov	$7, %r10d
+	call	helper@PLT
+	mov	%r10, (%rbx)
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	ret
+end depends
+
+begin row_at_call
+	push	%rbp
+	call	helper@PLT
+	pop	%rbp
+	ret
+end row_at_call
+
+begin row
+	push	%rbp
+	mov	%rdi, %rax
+	add	$1, %rax
+	pop	%rbp
+	ret
+end row
+
+	.globl	no_row
+	.type	no_row, @function
+no_row:	sub	$8, %rsp
+	call	helper@PLT
+	add	$8, %rsp
+	ret
+	.size	no_row, . - no_row
+
+begin below
+	mov	%rdi, -256(%rsp)
+	xor	%eax, %eax
+	mov	-256(%rsp), %rax
+	ret
+end below
+
+begin control
+	std
+	ret
+end control
+
+	.bss
+	.globl	memory
+	.type	memory, @object
+	.balign	8
+memory:	.skip	8
+	.size	memory, 8
+	.section .note.GNU-stack, "", @progbits
