@@ -11,9 +11,10 @@ use serde_json::Value;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 11] = [
+const CLAIMS: [(&str, &[&str]); 12] = [
     ("good", &[]),
     ("private", &[]),
+    ("got", &[]),
     ("lost", &["C1"]),
     ("lost_vector", &["C1"]),
     ("misaligned", &["C2"]),

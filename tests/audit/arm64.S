@@ -42,6 +42,18 @@ begin private
 	ret
 end private
 
+// The global offset table has the address that is reached directly too.
+begin got
+	adrp	x0, :got:memory
+	ldr	x0, [x0, :got_lo12:memory]
+	adrp	x1, memory
+	add	x1, x1, :lo12:memory
+	cmp	x0, x1
+	b.eq	1f
+	mov	x19, #0
+1:	ret
+end got
+
 begin lost
 	mov	x19, #0
 	ret

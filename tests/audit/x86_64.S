@@ -30,6 +30,16 @@ begin private
 	ret
 end private
 
+# The global offset table has the address that is reached directly too.
+begin got
+	mov	memory@GOTPCREL(%rip), %rax
+	lea	memory(%rip), %rcx
+	cmp	%rax, %rcx
+	je	1f
+	xor	%ebx, %ebx
+1:	ret
+end got
+
 begin lost
 	xor	%ebx, %ebx
 	ret

@@ -115,18 +115,18 @@ impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Claim { place, want, got, callee, .. } = self;
         match self.kind {
-            Kind::C1 => write!(f, "the caller had {want} in {place}, and finds {got}"),
+            Kind::C1 => write!(f, "The caller had {want} in {place}, and finds {got}"),
             Kind::C2 => write!(f, "SP is {got} bytes off a multiple of {want} at the call of {callee}"),
             Kind::C3 => {
                 write!(
                     f,
-                    "with a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}"
+                    "With a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}"
                 )
             }
-            Kind::C4 | Kind::C5 => write!(f, "the unwind table has {got} for {place}, which is {want}"),
-            Kind::C6 => write!(f, "it calls {callee}, and no row of the unwind table covers the call"),
-            Kind::C7 => write!(f, "it reads {got}, {want} bytes below SP, where a signal handler may have written"),
-            Kind::C8 => write!(f, "it has {got} of {place}, where the compiler's objects have {want}"),
+            Kind::C4 | Kind::C5 => write!(f, "The unwind table has {got} for {place}, which is {want}"),
+            Kind::C6 => write!(f, "It calls {callee}, and no row of the unwind table covers the call"),
+            Kind::C7 => write!(f, "It reads {got}, {want} bytes below SP, where a signal handler may have written"),
+            Kind::C8 => write!(f, "It has {got} of {place}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
         }
     }

@@ -71,6 +71,17 @@ impl Apt {
         Ok(known.lines().map(str::to_owned).collect())
     }
 
+    /// Download a package into a file.
+    pub fn download(&self, package: &str, file: &Path) -> Result<(), Failure> {
+        let dir = self.dir.join("packages");
+        let refused = |e: std::io::Error| Failure::at(&dir, e, "make room for the cache");
+        fs::create_dir_all(&dir).map_err(refused)?;
+        call(self.command("apt-get").args(["-qq", "download", package]).current_dir(&dir))?;
+        let found = fs::read_dir(&dir).map_err(refused)?.next().transpose().map_err(refused)?;
+        let found = found.ok_or_else(|| Failure::at(&dir, "has no package", "see what apt-get says"))?;
+        fs::rename(found.path(), file).map_err(refused)
+    }
+
     /// Download these packages, and unpack them in `to`.
     pub fn unpack(&self, packages: &[String], to: &Path) -> Result<(), Failure> {
         let files = self.dir.join("packages");

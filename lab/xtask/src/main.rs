@@ -9,6 +9,7 @@ mod bless;
 mod boot;
 mod checker;
 mod core_objects;
+mod corpus;
 #[path = "../../../fuzz/src/damage.rs"]
 mod damage;
 mod debian;
@@ -35,6 +36,11 @@ use verb::{Outcome, Verb};
 
 /// All chores.
 const VERBS: &[Verb] = &[
+    Verb {
+        name: "audit-corpus",
+        usage: "[ARCH ...]  audit Debian's packages that have assembly, and write results/audit.md",
+        run: corpus::run,
+    },
     Verb {
         name: "bless",
         usage: "[golden] [matrix] [api] [book] [mutants]  write again what tests compare: emu-tests/golden, tests/matrix, tramptool/api.txt, what README.md and docs show, tests/mutants.expected with docs/mutants.md",

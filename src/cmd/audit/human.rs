@@ -7,7 +7,7 @@ use emu_tests::{Claim, ClaimKind, Tier};
 use tool::printed::printable;
 
 use super::{Done, Finding};
-use crate::cmd::shared::ui::{Style, Ui};
+use crate::cmd::shared::ui::{Style, Ui, wrap};
 
 /// The text.
 pub fn text(done: &[Done], findings: &[Finding], gone: &[&str], foreign: &[String], ui: &Ui) -> String {
@@ -56,27 +56,37 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
     let Some(finding) = alike.first() else { return };
     let Claim { kind, tier, offset, instruction, instructions, seed, .. } = finding.claim;
     let style = if *tier == Tier::Note { Style::Quiet } else { Style::Heading };
-    let place = offset.map_or_else(String::new, |offset| format!("+{offset:#x}: {}", printable(instruction)));
-    let function = finding.function.map_or_else(String::new, |function| format!("  {}{place}", printable(function)));
+    let place = offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
+    let function = finding.function.map_or_else(String::new, |function| format!(" {}{place}", printable(function)));
     let _ = writeln!(out, "{} {}{function}", ui.paint(style, &kind.to_string()), finding.place());
-    let _ = writeln!(out, "  {}", printable(&finding.claim.to_string()));
-    let more = if *instructions > 1 { format!(", at {instructions} instructions") } else { String::new() };
-    let _ = writeln!(out, "  {}{more}; who relies on it: {}", kind.about(), kind.relies());
+    if !instruction.is_empty() {
+        let _ = writeln!(out, "      {}", printable(instruction));
+    }
+    let more = if *instructions > 1 {
+        format!(", and the same at {} instructions more", instructions - 1)
+    } else {
+        String::new()
+    };
+    paragraph(&format!("{}{more}", finding.claim), ui, out);
+    paragraph(&format!("Who relies on it: {}", kind.relies()), ui, out);
     if alike.len() > 1 {
         let names: Vec<String> = alike.iter().skip(1).map(|f| printable(f.function.unwrap_or(f.object))).collect();
         let shown = names.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = if names.len() > 5 { ", ..." } else { "" };
-        let _ = writeln!(out, "  the same in {} more: {shown}{more}", names.len());
+        paragraph(&format!("The same in {} more: {shown}{more}", names.len()), ui, out);
     }
     if let (Some(function), Some(seed)) = (finding.function, seed) {
-        let _ = writeln!(
-            out,
-            "  again: tramptool audit {} --function {} --seed {seed}",
-            printable(finding.given),
-            printable(function)
-        );
+        let (given, function) = (printable(finding.given), printable(function));
+        let _ = writeln!(out, "  again: tramptool audit {given} --function {function} --seed {seed}");
     }
     out.push('\n');
+}
+
+/// Lines that fit, two blanks in.
+fn paragraph(text: &str, ui: &Ui, out: &mut String) {
+    for line in wrap(&printable(text), ui.columns().saturating_sub(2)) {
+        let _ = writeln!(out, "  {line}");
+    }
 }
 
 /// What was judged of a file, and why the rest was not.
@@ -85,16 +95,14 @@ fn summary(Done { name, given, audited }: &Done, out: &mut String) {
     let functions = &audited.functions;
     let judged = functions.iter().filter(|f| f.not_judged.is_none());
     let (bytes, executed) = judged.clone().fold((0, 0), |(a, b), f| (a + f.bytes, b + f.executed as u64));
+    let share = executed * 100 / bytes.max(1);
+    let _ = writeln!(out, "{} ({})", printable(name), audited.arch);
+    let _ = writeln!(out, "{:>6} of {} objects are written by hand", audited.by_hand, audited.objects);
     let _ = writeln!(
         out,
-        "{} ({}): {} of {} objects are written by hand; {} of {} functions judged, {} % of their bytes executed",
-        printable(name),
-        audited.arch,
-        audited.by_hand,
-        audited.objects,
+        "{:>6} of {} functions judged, {share} % of their bytes executed",
         judged.count(),
-        functions.len(),
-        executed * 100 / bytes.max(1)
+        functions.len()
     );
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for why in functions.iter().filter_map(|f| f.not_judged.as_deref()) {

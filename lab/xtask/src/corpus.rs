@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask audit-corpus`: audits Debian's packages that have assembly, as `audit-corpus.toml` lists them.
+//!
+//! Packages are downloaded into the cache, through apt's own lists there. `results/audit.md` has what was found, and what came of
+//! reading it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::apt::{Apt, Archive};
+use crate::failure::Failure;
+use crate::tools::{read, root, tramptool, write};
+use crate::tree::cache;
+use crate::verb::Outcome;
+
+/// The list.
+#[derive(Deserialize)]
+struct Corpus {
+    packages: BTreeSet<String>,
+    /// The suite of each of Debian's architectures.
+    suites: BTreeMap<String, String>,
+    /// Findings that somebody has read the code of.
+    #[serde(default)]
+    read: Vec<Read>,
+}
+
+/// What came of reading the code.
+#[derive(Deserialize)]
+struct Read {
+    /// As `tramptool audit` names it, with `*` behind what is alike.
+    finding: String,
+    /// `true` or `false`.
+    verdict: bool,
+    /// What the code does, or why the claim is false.
+    reason: String,
+}
+
+/// A package that was audited.
+struct Row {
+    package: String,
+    arch: String,
+    /// Objects with code, those by hand, functions, those that were judged.
+    counts: [u64; 4],
+    /// Each finding, with its tier.
+    findings: BTreeMap<String, String>,
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let list = root().join("lab/xtask/audit-corpus.toml");
+    let corpus: Corpus = toml::from_str(&read(&list)?).map_err(|e| Failure::at(&list, e, "mend it"))?;
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    for (arch, suite) in corpus.suites.iter().filter(|(arch, _)| args.is_empty() || args.contains(arch)) {
+        for (package, file) in fetched(&corpus.packages, arch, suite)? {
+            match audited(&package, arch, &file)? {
+                Ok(row) => rows.extend(row),
+                Err(why) => refused.push(format!("{package} ({arch}): {why}")),
+            }
+        }
+    }
+    let text = report(&corpus, &rows, &refused);
+    if args.is_empty() {
+        write(&root().join("results/audit.md"), text.as_bytes())?;
+    } else {
+        print!("{text}");
+    }
+    Ok(Outcome::Good)
+}
+
+/// The packages' files, of those packages that there are.
+fn fetched(wanted: &BTreeSet<String>, arch: &str, suite: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let dir = cache()?.join("audit").join(format!("{suite}-{arch}"));
+    let missing =
+        |name: &&String| !dir.join(format!("{name}.deb")).exists() && !dir.join(format!("{name}.none")).exists();
+    let missing: Vec<String> = wanted.iter().filter(missing).cloned().collect();
+    if !missing.is_empty() {
+        let apt = Apt::new(&dir, &Archive::Suite(suite), Some(arch))?;
+        let known: BTreeSet<String> = apt.names("")?.into_iter().collect();
+        for name in missing {
+            let (there, place) = (known.contains(&name), dir.join(&name));
+            if !there || apt.download(&name, &place.with_file_name(format!("{name}.deb"))).is_err() {
+                write(&place.with_file_name(format!("{name}.none")), b"")?;
+            }
+        }
+    }
+    let files = wanted.iter().map(|name| (name.clone(), dir.join(format!("{name}.deb"))));
+    Ok(files.filter(|(_, file)| file.exists()).collect())
+}
+
+/// What the tool says of a package: none if it has no assembly, or why it refuses it.
+fn audited(package: &str, arch: &str, file: &Path) -> Result<Result<Option<Row>, String>, Failure> {
+    eprintln!("{arch} {package}");
+    let mut tool = tramptool();
+    let said = tool.arg("audit").arg(file).args(["--format", "json"]).output();
+    let said = said.map_err(|e| Failure::at(file, e, "build the tool"))?;
+    let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
+        return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
+    };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut counts = [0; 4];
+    for unit in list(&report["units"]) {
+        let functions = list(&unit["functions"]);
+        let judged = functions.iter().filter(|function| function["not_judged"].is_null()).count();
+        let number = |name: &str| unit[name].as_u64().unwrap_or(0);
+        let more = [number("objects"), number("by_hand"), functions.len() as u64, judged as u64];
+        counts.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let findings = list(&report["findings"]).iter().map(|f| (text(&f["finding"]), text(&f["tier"]))).collect();
+    let row = Row { package: package.to_owned(), arch: arch.to_owned(), counts, findings };
+    Ok(Ok((counts[1] > 0).then_some(row)))
+}
+
+impl Read {
+    fn is_about(&self, finding: &str) -> bool {
+        match self.finding.split_once('*') {
+            Some((start, end)) => finding.starts_with(start) && finding.ends_with(end),
+            None => self.finding == finding,
+        }
+    }
+}
+
+/// The page.
+fn report(corpus: &Corpus, rows: &[Row], refused: &[String]) -> String {
+    // Writing to a String cannot fail.
+    let mut out = String::from("# Audit of Debian's packages\n\n");
+    let suites: Vec<String> = corpus.suites.iter().map(|(arch, suite)| format!("{arch} of {suite}")).collect();
+    let sum = |n: usize| rows.iter().map(|row| row.counts[n]).sum::<u64>();
+    let packages: BTreeSet<&str> = rows.iter().map(|row| row.package.as_str()).collect();
+    let _ = writeln!(
+        out,
+        "`cargo xtask audit-corpus` wrote this page: {}. {} packages have assembly, in {} files. {} of {} functions were judged.\n",
+        suites.join(", "),
+        packages.len(),
+        rows.len(),
+        sum(3),
+        sum(2)
+    );
+    let _ = writeln!(out, "| package | architecture | objects | by hand | functions | judged | findings |");
+    let _ = writeln!(out, "|---|---|--:|--:|--:|--:|---|");
+    for Row { package, arch, counts: [objects, by_hand, functions, judged], findings } in rows {
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for finding in findings.keys() {
+            *kinds.entry(finding.split(' ').next().unwrap_or_default()).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let kinds = kinds.join(", ");
+        let _ = writeln!(out, "| {package} | {arch} | {objects} | {by_hand} | {functions} | {judged} | {kinds} |");
+    }
+    let all = || rows.iter().flat_map(|row| row.findings.iter().map(move |(finding, tier)| (row, finding, tier)));
+    let _ = writeln!(
+        out,
+        "\n## Findings whose code was read\n\n| package | finding | it is | the code |\n|---|---|---|---|"
+    );
+    let mut verdicts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for read in &corpus.read {
+        let met: Vec<_> = all().filter(|(_, finding, _)| read.is_about(finding)).collect();
+        let Some((row, finding, _)) = met.first() else {
+            let _ = writeln!(out, "| | {} | gone | {} |", read.finding, read.reason);
+            continue;
+        };
+        let kind = finding.split(' ').next().unwrap_or_default();
+        verdicts.entry(kind).or_default()[usize::from(!read.verdict)] += met.len();
+        let verdict = if read.verdict { "true" } else { "false" };
+        let more = if met.len() > 1 { format!(", and {} alike", met.len() - 1) } else { String::new() };
+        let _ = writeln!(out, "| {} | `{finding}`{more} | {verdict} | {} |", row.package, read.reason);
+    }
+    let _ = writeln!(out, "\n| claim | true | false |\n|---|--:|--:|");
+    for (kind, [is, not]) in verdicts {
+        let _ = writeln!(out, "| {kind} | {is} | {not} |");
+    }
+    let _ = writeln!(out, "\n## Findings whose code nobody has read\n\n| package | finding | tier |\n|---|---|---|");
+    for (row, finding, tier) in all().filter(|(_, finding, _)| !corpus.read.iter().any(|read| read.is_about(finding))) {
+        let _ = writeln!(out, "| {} | `{finding}` | {tier} |", row.package);
+    }
+    if !refused.is_empty() {
+        let _ = writeln!(out, "\n## Packages that were refused\n");
+    }
+    for why in refused {
+        let _ = writeln!(out, "- {why}");
+    }
+    out
+}
