@@ -31,6 +31,7 @@ fn a_file_without_an_end_is_refused() {
     let object = ["--object", "t.o"];
     let commands: Vec<Vec<&str>> = vec![
         vec!["sites", "/dev/zero"],
+        vec!["audit", "/dev/zero"],
         vec!["link", "/dev/zero", "-o", "image"],
         vec!["list", "--profile", "zero.toml"],
         vec!["gen", "direct", "--sig", "int g(int a)", "--call", "f", "--arch", arch, "--handler", "/dev/zero"],

@@ -20,6 +20,7 @@ fn help_version_completions_and_man() {
         "link",
         "sites",
         "check",
+        "audit",
         "contract",
         "cost",
         "mutate",

@@ -40,6 +40,9 @@ const CONTROLS: [&str; 8] = [
     "feupdateenv",
 ];
 
+/// The end of the names of what moves SP for its caller.
+const ROOM: &str = "alloca";
+
 /// What is asked for.
 pub struct Asked {
     /// Compilers' functions too.
@@ -83,6 +86,8 @@ struct Judge<'a> {
     subject: &'a Subject<'a>,
     lines: BTreeMap<u64, Decoded>,
     claims: BTreeMap<(Kind, String), Claim>,
+    /// Calls of functions that are not in the image: where, and of which.
+    outward: BTreeMap<u64, String>,
 }
 
 /// Judge a function.
@@ -119,7 +124,7 @@ pub(super) fn judged(
         judged.not_judged = Some("nobody calls it: a process or a thread begins there".to_owned());
         return Ok(judged);
     }
-    let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new() };
+    let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new() };
     let mut fast = Machine::new(&subject, None)?;
     let (mut ends, mut to_look, mut to_pair) = (HashMap::<String, usize>::new(), Vec::new(), Vec::new());
     for number in numbers(asked) {
@@ -148,7 +153,7 @@ pub(super) fn judged(
     for number in to_pair {
         judge.pair(&mut fast, number)?;
     }
-    let calls = judge.lines.values().filter(|line| line.branch.is_some_and(|branch| branch.pushes));
+    let calls = judge.lines.values().filter(|line| is_call(line));
     let calls = calls.map(|line| (line.at, line.at + u64::from(line.size))).collect();
     let look = Look::new(registers, start..start + size, table, calls);
     let mut slow = Machine::new(&subject, Some(look))?;
@@ -162,8 +167,10 @@ pub(super) fn judged(
         return Ok(judged);
     }
     judge.looked(&mut slow);
+    let (room, sp) = (judged.symbol.ends_with(ROOM), registers.abi.name(registers.abi.sp));
     let controls = CONTROLS.contains(&judged.symbol.trim_start_matches('_'));
-    judge.claims.retain(|(kind, _), _| match kind {
+    judge.claims.retain(|(kind, place), _| match kind {
+        Kind::C1 => !(room && place == sp),
         Kind::C6 => function.wants_rows,
         Kind::C9 => !controls,
         _ => true,
@@ -177,6 +184,10 @@ pub(super) fn judged(
     judge.without_followers();
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
+}
+
+fn is_call(line: &Decoded) -> bool {
+    line.branch.is_some_and(|branch| branch.pushes)
 }
 
 /// The numbers of the runs.
@@ -268,7 +279,11 @@ impl Judge<'_> {
         }
         let align = self.subject.registers.abi.sp_align;
         let own = self.subject.start..self.subject.start + self.subject.size;
-        for call in ran.calls.iter().filter(|call| call.off != 0 && own.contains(&(call.back - 1))) {
+        let calls: Vec<_> = ran.calls.iter().filter(|call| own.contains(&call.back.wrapping_sub(1))).collect();
+        let outward = calls.iter().map(|call| (self.call_before(call.back), call.to.clone()));
+        let outward: Vec<_> = outward.filter(|(at, _)| self.lines.get(at).is_some_and(is_call)).collect();
+        self.outward.extend(outward);
+        for call in calls.into_iter().filter(|call| call.off != 0) {
             let tier = if call.ends { Tier::Note } else { Tier::Error };
             let values = (align.to_string(), call.off.to_string());
             let claim = self.new(Kind::C2, tier, &call.to, values, number);
@@ -327,7 +342,7 @@ impl Judge<'_> {
     fn looked(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
         let abi = self.subject.registers.abi;
-        let calls = |at: &u64| self.lines.get(at).and_then(|line| line.branch).is_some_and(|branch| branch.pushes);
+        let calls = |at: &u64| self.lines.get(at).is_some_and(is_call);
         let mut rows: Vec<_> = look.wrong.iter().map(|(key, wrong)| (*key, *wrong)).collect();
         rows.sort_by_key(|((at, _), _)| *at);
         let mut found: Vec<Claim> = Vec::new();
@@ -348,12 +363,11 @@ impl Judge<'_> {
                 found.push(self.at(*at, Claim { instructions: all.len(), ..claim }));
             }
         }
-        let mut without: Vec<u64> = look.without.iter().copied().filter(|at| calls(at)).collect();
-        without.sort_unstable();
-        if let Some(at) = without.first() {
+        let without: Vec<_> = self.outward.iter().filter(|(at, _)| look.without.contains(at)).collect();
+        if let Some((at, callee)) = without.first() {
             let claim = self.new(Kind::C6, Tier::Warning, "a call", (String::new(), String::new()), 0);
-            let callee = self.lines.get(at).map_or_else(String::new, |line| self.target(line));
-            found.push(self.at(*at, Claim { instructions: without.len(), callee, seed: None, ..claim }));
+            let (instructions, callee) = (without.len(), (*callee).clone());
+            found.push(self.at(**at, Claim { instructions, callee, seed: None, ..claim }));
         }
         let mut dead: Vec<_> = look.dead.iter().collect();
         dead.sort_by_key(|(at, _)| **at);
@@ -378,13 +392,6 @@ impl Judge<'_> {
             Kind::C5 => !has(&all, Kind::C4, place) && !(*place == Place::RETURN && has(&all, Kind::C4, Place::CFA)),
             _ => true,
         });
-    }
-
-    /// What a call names.
-    fn target(&self, line: &Decoded) -> String {
-        let inside = |to: u64| self.subject.image.symbols.iter().find(|s| s.address == to).map(|s| s.name.clone());
-        let named = line.target.and_then(|to| self.subject.elsewhere.get(&to).cloned().or_else(|| inside(to)));
-        named.unwrap_or_else(|| "a function".to_owned())
     }
 }
 

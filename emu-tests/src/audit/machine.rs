@@ -244,7 +244,7 @@ impl<'a> Machine<'a> {
             }
         };
         let after = registers.snapshot(&*self.uc);
-        let end = if end == End::Returned && !is_stack(after[registers.abi.sp] - 1) { End::Switched } else { end };
+        let end = if end == End::Returned && !is_stack(after[registers.abi.sp].wrapping_sub(1)) { End::Switched } else { end };
         let unclear = registers.unclear_flags(&*self.uc);
         Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
     }

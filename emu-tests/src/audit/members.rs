@@ -34,7 +34,7 @@ pub(super) struct Function {
     pub member: String,
     pub symbol: link::Symbol,
     pub boundary: Boundary,
-    /// The unwind table is to have rows for its calls: the compiler's objects have tables.
+    /// The unwind table is to have rows for its calls: the compiler's objects have tables, or, without such, some object has one.
     pub wants_rows: bool,
 }
 
@@ -86,7 +86,11 @@ impl Members {
         };
         let callers = Callers::of(&origins, &authors, asked);
         let compiled = || origins.iter().zip(&authors).filter(|(_, author)| **author == Author::Compiler);
-        let wants_rows = 2 * compiled().filter(|(origin, _)| origin.has_table).count() >= compiled().count();
+        let tables = compiled().filter(|(origin, _)| origin.has_table).count();
+        let wants_rows = match compiled().count() {
+            0 => origins.iter().any(|origin| origin.has_table),
+            count => 2 * tables >= count,
+        };
         let groups = members.linked(backend, &inputs, &chosen);
         for (image, of) in groups {
             let number = members.images.len();

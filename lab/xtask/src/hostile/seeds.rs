@@ -25,6 +25,8 @@ pub enum Kind {
     Plain,
     /// A module, compressed.
     Compressed,
+    /// An archive of objects.
+    Archive,
     /// Probe definitions.
     Events,
     /// Reports of `check` and `mutate`.
@@ -57,6 +59,7 @@ impl Kind {
             Kind::Object | Kind::Fixture | Kind::Plain => ".o",
             Kind::Contract | Kind::Expected | Kind::Accepted | Kind::Profile => ".toml",
             Kind::Compressed => ".ko.gz",
+            Kind::Archive => ".a",
             Kind::Report => ".json",
             _ => ".input",
         }
@@ -137,6 +140,9 @@ impl Seeds {
             fs::copy(&functions, &plain).map_err(|e| Failure::at(&plain, e, "make room"))?;
             call(Command::new("gzip").args(["-kf"]).arg(&plain))?;
             seeds.add(Kind::Compressed, arch, &dir.join(format!("{arch}-plain.o.gz")))?;
+            let archive = dir.join(format!("{arch}.a"));
+            call(Command::new("ar").arg("rcs").arg(&archive).arg(&plain).arg(dir.join(format!("{arch}.o"))))?;
+            seeds.add(Kind::Archive, arch, &archive)?;
             let events = dir.join(format!("{arch}.events"));
             let text =
                 "p:one args2 $arg1 $stack1:x8\nr:two args2 $retval:s32\nf args2\np args2+0 @args2 +8($arg1):u64\n";

@@ -41,6 +41,8 @@ pub const SURFACES: &[Surface] = &[
     row("cost", Kind::Object, "cost --object {} --contract ARCH.toml"),
     row("link", Kind::Fixture, "link {} -o image"),
     row("sites", Kind::Fixture, "sites {}"),
+    row("audit", Kind::Object, "audit {} --function f* --runs 4"),
+    row("archive", Kind::Archive, "audit {} --all --runs 4"),
     row("compressed", Kind::Compressed, "sites {}"),
     row("functions", Kind::Fixture, "trace list --any {}"),
     row("probe", Kind::Plain, "probe --object {} --events ARCH.events --call args2(1,2)"),
