@@ -146,6 +146,8 @@ static MACHINE: Machine = Machine {
     record: 0,
     e_flags_abi: 0,
     red_zone: 0,
+    protection: 0,
+    millicode: &[],
     kept_by_platform: RegSet::EMPTY,
     entry_sp: &[0],
 };

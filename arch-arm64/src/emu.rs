@@ -60,6 +60,9 @@ pub const MACHINE: Machine = Machine {
     record: 0,
     e_flags_abi: 0,
     red_zone: 0,
+    // GNU_PROPERTY_AARCH64_FEATURE_1_AND: ELF for the Arm 64-bit Architecture, 6.
+    protection: 0xc000_0000,
+    millicode: &[],
     // x18 is scratch in Linux's user space.
     kept_by_platform: RegSet::EMPTY,
     entry_sp: &[0],

@@ -48,6 +48,9 @@ pub const MACHINE: Machine = Machine {
     record: -16,
     e_flags_abi: 6,
     red_zone: 0,
+    // GNU_PROPERTY_RISCV_FEATURE_1_AND: RISC-V ELF psABI, "Program Property".
+    protection: 0xc000_0000,
+    millicode: &["__riscv_save_", "__riscv_restore_"],
     kept_by_platform: RegSet::of(&[GP, TP]),
     entry_sp: &[0],
 };

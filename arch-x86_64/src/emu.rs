@@ -73,6 +73,9 @@ pub const MACHINE: Machine = Machine {
     e_flags_abi: 0,
     // x86-64 psABI, 3.2.2.
     red_zone: 128,
+    // GNU_PROPERTY_X86_FEATURE_1_AND: x86-64 psABI, 4.1.2.
+    protection: 0xc000_0002,
+    millicode: &["__sse_savms64", "__sse_resms64", "__avx_savms64", "__avx_resms64"],
     kept_by_platform: RegSet::EMPTY,
     entry_sp: &[8, 0],
 };

@@ -40,11 +40,13 @@ mod input;
 /// Where images are linked to: the default, and where not much room is left above.
 const BASES: [u64; 2] = [0x40_0000, 0xffff_ffff_ffff_d000];
 
-/// Link `bytes` as an object, for every architecture, as something to build and as something to judge; list its sites.
+/// Link `bytes` as an object, for every architecture, as something to build and as something to judge; list its sites, and ask who
+/// wrote it. Read them as an archive.
 pub fn link(bytes: &[u8]) {
     let inputs = [Input { name: "input.o", bytes }];
     for &backend in BACKENDS {
         let _ = link::sites::sites(backend, &inputs[0]);
+        let _ = link::origin::origin(backend.machine(), &inputs[0]);
         for base in BASES {
             for stub in [None, Some(backend.machine().ret)] {
                 let options = Options { base, stub, ..Options::default() };
@@ -63,6 +65,7 @@ pub fn link(bytes: &[u8]) {
             }
         }
     }
+    let _ = link::archive::members(&inputs[0]);
     let _ = Image::from_elf(bytes);
 }
 

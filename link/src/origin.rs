@@ -6,7 +6,7 @@
 use codegen::arch::machine::Machine;
 use codegen::words::error::Result;
 use object::elf;
-use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+use object::read::elf::{SectionHeader as _, Sym as _};
 use object::read::{SectionIndex, SymbolIndex};
 use rustc_hash::FxHashMap;
 
@@ -22,6 +22,9 @@ const COMPILED: [&str; 7] =
 
 /// Ends of the names of files that assemblers make, where a build names them by their sources.
 const ASSEMBLED: [&str; 3] = [".S.o", ".s.o", ".asm.o"];
+
+/// Ends of the names of files that compilers make, in the same way.
+const FROM_SOURCES: [&str; 5] = [".c.o", ".cc.o", ".cpp.o", ".cxx.o", ".rs.o"];
 
 /// The signs of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +81,7 @@ pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
         has_code: false,
         has_table: false,
         notes: Vec::new(),
-        compiled: false,
+        compiled: FROM_SOURCES.iter().any(|end| input.name.ends_with(end)),
         assembled: ASSEMBLED.iter().any(|end| input.name.ends_with(end)),
         untyped: false,
         protection: None,
@@ -95,7 +98,7 @@ pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
         origin.compiled |= COMPILED.iter().any(|start| name.starts_with(start));
         origin.notes.extend(NOTES.iter().position(|note| *note == name));
     }
-    origin.protection = protection(&object)?;
+    origin.protection = protection(machine, &object)?;
     let referred = referred(machine, &object)?;
     for index in 1..object.symbols.len() {
         let fail = damaged(input.name);
@@ -139,19 +142,15 @@ fn referred(machine: &Machine, object: &Object) -> Result<FxHashMap<usize, (bool
     Ok(all)
 }
 
-/// The bits of the property note (x86-64 psABI, 4.1.2; AAELF64, 4.8; RISC-V ELF psABI, program property).
-fn protection(object: &Object) -> Result<Option<u32>> {
+/// The bits of the property note that say which protection the object is compiled for.
+fn protection(machine: &Machine, object: &Object) -> Result<Option<u32>> {
     let fail = damaged(object.name);
-    let kind = match object.header.e_machine(LE) {
-        elf::EM_X86_64 => elf::GNU_PROPERTY_X86_FEATURE_1_AND,
-        _ => elf::GNU_PROPERTY_AARCH64_FEATURE_1_AND,
-    };
     for section in object.sections.iter() {
         let Some(mut notes) = section.notes(LE, object.bytes).map_err(&fail)? else { continue };
         while let Some(note) = notes.next().map_err(&fail)? {
             let Some(mut properties) = note.gnu_properties(LE) else { continue };
             while let Some(property) = properties.next().map_err(&fail)? {
-                if property.pr_type() == kind {
+                if property.pr_type().0 == machine.protection {
                     return Ok(property.data_u32(LE).ok());
                 }
             }

@@ -215,6 +215,10 @@ pub struct Machine {
     pub calls: &'static [(u32, usize, i64)],
     /// Bytes below SP that stay as they are in user space, whatever signal comes.
     pub red_zone: u64,
+    /// The type of the property in `.note.gnu.property` whose bits say which protection an object is compiled for.
+    pub protection: u32,
+    /// Beginnings of the names of functions that compilers call in a way of their own.
+    pub millicode: &'static [&'static str],
     /// The platform's registers that a C function keeps in user space.
     pub kept_by_platform: RegSet,
     /// The possible values of SP modulo 16 at a function's entry.

@@ -1,6 +1,6 @@
 //! One function: its runs, and the claims that come of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use codegen::backend::Backend;
@@ -9,6 +9,7 @@ use codegen::words::error::Result;
 use link::{Image, STUBS};
 use serde::Serialize;
 
+use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
 use super::look::{Look, Place};
 use super::machine::{Callee, End, KEPT_VECTOR, Machine, Ran, Subject};
@@ -29,33 +30,20 @@ const PAIRS: usize = 4;
 /// Where processes and threads begin, which nobody calls.
 const BEGINNINGS: [&str; 4] = ["_start", "__start", "_start_c", "__clone"];
 /// What changes control words on purpose (C11, 7.6), behind underscores.
-const CONTROLS: [&str; 8] = [
+const CONTROLS: [&str; 9] = [
     "feclearexcept",
     "fedisableexcept",
     "feenableexcept",
     "feholdexcept",
     "fesetenv",
     "fesetexceptflag",
+    "fesetmode",
     "fesetround",
     "feupdateenv",
 ];
 
 /// The end of the names of what moves SP for its caller.
 const ROOM: &str = "alloca";
-
-/// What is asked for.
-pub struct Asked {
-    /// Compilers' functions too.
-    pub all: bool,
-    /// The functions that are asked for by name.
-    pub only: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
-    /// The names that headers have.
-    pub declared: HashSet<String>,
-    /// How many runs a function has at first.
-    pub runs: u64,
-    /// This run alone.
-    pub seed: Option<u64>,
-}
 
 /// What came of a function.
 #[derive(Debug, Serialize)]
@@ -120,39 +108,12 @@ pub(super) fn judged(
         not_judged: None,
         claims: Vec::new(),
     };
-    if BEGINNINGS.contains(&judged.symbol.as_str()) {
-        judged.not_judged = Some("nobody calls it: a process or a thread begins there".to_owned());
+    if let Some(why) = no_function_of_c(&judged.symbol, backend.machine().millicode) {
+        judged.not_judged = Some(why.to_owned());
         return Ok(judged);
     }
     let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new() };
-    let mut fast = Machine::new(&subject, None)?;
-    let (mut ends, mut to_look, mut to_pair) = (HashMap::<String, usize>::new(), Vec::new(), Vec::new());
-    for number in numbers(asked) {
-        if number >= SYSTEMATIC && asked.seed.is_none() && judged.returned >= FEW {
-            break;
-        }
-        let ran = fast.run(number, Callee::Hostile)?;
-        judged.runs += 1;
-        let lost = judge.returned(&ran, number);
-        judge.called(&ran, number);
-        match &ran.end {
-            End::Returned => judged.returned += 1,
-            End::Ended => *ends.entry("it ends in a function that does not return".to_owned()).or_default() += 1,
-            End::Switched => *ends.entry("it goes to another stack".to_owned()).or_default() += 1,
-            End::Stopped(why) => *ends.entry(why.clone()).or_default() += 1,
-        }
-        let known = matches!(ran.end, End::Returned | End::Ended);
-        if known && (ran.is_new || lost) && to_look.len() < LOOKS {
-            to_look.push(number);
-        }
-        if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
-            to_pair.push(number);
-        }
-    }
-    judged.executed = fast.covered();
-    for number in to_pair {
-        judge.pair(&mut fast, number)?;
-    }
+    let (ends, to_look) = judge.runs(asked, &mut judged)?;
     let calls = judge.lines.values().filter(|line| is_call(line));
     let calls = calls.map(|line| (line.at, line.at + u64::from(line.size))).collect();
     let look = Look::new(registers, start..start + size, table, calls);
@@ -161,20 +122,12 @@ pub(super) fn judged(
         slow.run(*number, Callee::Hostile)?;
         judge.blame(&mut slow, *number);
     }
-    let entered_otherwise = slow.look().is_some_and(|look| look.wrong.contains_key(&(start, Place::Cfa)));
-    if entered_otherwise {
+    if slow.look().is_some_and(|look| look.wrong.contains_key(&(start, Place::Cfa))) {
         judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
         return Ok(judged);
     }
     judge.looked(&mut slow);
-    let (room, sp) = (judged.symbol.ends_with(ROOM), registers.abi.name(registers.abi.sp));
-    let controls = CONTROLS.contains(&judged.symbol.trim_start_matches('_'));
-    judge.claims.retain(|(kind, place), _| match kind {
-        Kind::C1 => !(room && place == sp),
-        Kind::C6 => function.wants_rows,
-        Kind::C9 => !controls,
-        _ => true,
-    });
+    judge.without_purpose(&judged.symbol, function.wants_rows);
     if judged.returned == 0 {
         let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
         judged.not_judged = Some(most.map_or_else(|| "no run was asked for".to_owned(), |(why, _)| why));
@@ -184,6 +137,18 @@ pub(super) fn judged(
     judge.without_followers();
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
+}
+
+/// How runs ended that did not return, by how many did.
+type Ends = HashMap<String, usize>;
+
+/// By its name, why C's convention is not for a function.
+fn no_function_of_c(symbol: &str, millicode: &[&str]) -> Option<&'static str> {
+    if BEGINNINGS.contains(&symbol) {
+        return Some("nobody calls it: a process or a thread begins there");
+    }
+    let compilers = millicode.iter().any(|begin| symbol.starts_with(begin));
+    compilers.then_some("compilers call it in a way of their own")
 }
 
 fn is_call(line: &Decoded) -> bool {
@@ -199,6 +164,54 @@ fn numbers(asked: &Asked) -> Vec<u64> {
 }
 
 impl Judge<'_> {
+    /// The runs; returns how those ended that did not return, and which are to be looked at in each instruction.
+    fn runs(&mut self, asked: &Asked, judged: &mut Judged) -> Result<(Ends, Vec<u64>)> {
+        let mut fast = Machine::new(self.subject, None)?;
+        let (mut ends, mut to_look, mut to_pair) = (Ends::new(), Vec::new(), Vec::new());
+        for number in numbers(asked) {
+            if number >= SYSTEMATIC && asked.seed.is_none() && judged.returned >= FEW {
+                break;
+            }
+            let ran = fast.run(number, Callee::Hostile)?;
+            judged.runs += 1;
+            let lost = self.returned(&ran, number);
+            self.called(&ran, number);
+            let why = match &ran.end {
+                End::Returned => None,
+                End::Ended => Some("it ends in a function that does not return".to_owned()),
+                End::Switched => Some("it goes to another stack".to_owned()),
+                End::Stopped(why) => Some(why.clone()),
+            };
+            judged.returned += usize::from(why.is_none());
+            why.into_iter().for_each(|why| *ends.entry(why).or_default() += 1);
+            // One that did not return may have been given what nobody gives it, and has overwritten its own frame.
+            if ran.end == End::Returned && (ran.is_new || lost) && to_look.len() < LOOKS {
+                to_look.push(number);
+            }
+            if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
+                to_pair.push(number);
+            }
+        }
+        judged.executed = fast.covered();
+        for number in to_pair {
+            self.pair(&mut fast, number)?;
+        }
+        Ok((ends, to_look))
+    }
+
+    /// Drop what a function is for, by its name, and rows that no object has.
+    fn without_purpose(&mut self, symbol: &str, wants_rows: bool) {
+        let abi = self.subject.registers.abi;
+        let (room, sp) = (symbol.ends_with(ROOM), abi.name(abi.sp));
+        let controls = CONTROLS.contains(&symbol.trim_start_matches('_'));
+        self.claims.retain(|(kind, place), _| match kind {
+            Kind::C1 => !(room && place == sp),
+            Kind::C6 => wants_rows,
+            Kind::C9 => !controls,
+            _ => true,
+        });
+    }
+
     /// Claim something; of the same place again only that there is more.
     fn claim(&mut self, claim: Claim) {
         let key = (claim.kind, claim.place.clone());
@@ -280,7 +293,7 @@ impl Judge<'_> {
         let align = self.subject.registers.abi.sp_align;
         let own = self.subject.start..self.subject.start + self.subject.size;
         let calls: Vec<_> = ran.calls.iter().filter(|call| own.contains(&call.back.wrapping_sub(1))).collect();
-        let outward = calls.iter().map(|call| (self.call_before(call.back), call.to.clone()));
+        let outward = calls.iter().filter(|call| !call.ends).map(|call| (self.call_before(call.back), call.to.clone()));
         let outward: Vec<_> = outward.filter(|(at, _)| self.lines.get(at).is_some_and(is_call)).collect();
         self.outward.extend(outward);
         for call in calls.into_iter().filter(|call| call.off != 0) {

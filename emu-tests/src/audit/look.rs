@@ -6,9 +6,8 @@ use std::sync::Arc;
 use codegen::words::abi::Reg;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::machine::Watch;
-use crate::engine::cpu::{EXIT, word};
-use crate::engine::interface::{Access, Cpu};
+use crate::engine::cpu::EXIT;
+use crate::engine::interface::Access;
 use crate::engine::registers::{GENERAL, Registers, Snapshot};
 use crate::engine::unwind::{Rule, Table};
 
@@ -61,9 +60,7 @@ pub(super) struct Look {
     pub writers: [u64; GENERAL],
     /// Rows that are wrong, by instruction and place.
     pub wrong: FxHashMap<(u64, Place), Wrong>,
-    /// Instructions that were looked up in the table and are in it.
-    pub rows: FxHashSet<u64>,
-    /// The same, of those that are not in it, though others are.
+    /// Instructions of which the table says nothing.
     pub without: FxHashSet<u64>,
     /// Reads of dead words, by instruction.
     pub dead: FxHashMap<u64, Dead>,
@@ -87,7 +84,6 @@ impl Look {
             open: Vec::new(),
             writers: [0; GENERAL],
             wrong: FxHashMap::default(),
-            rows: FxHashSet::default(),
             without: FxHashSet::default(),
             dead: FxHashMap::default(),
             written: FxHashSet::default(),
@@ -134,64 +130,56 @@ impl Look {
             self.below.extend(left);
         }
     }
-}
 
-/// Before each instruction.
-pub(super) fn step(uc: &mut Cpu<'_, Watch>, pc: u64) {
-    let registers = uc.data().registers;
-    let mut now = Snapshot::default();
-    registers.only_general(uc, &mut now);
-    let Some(look) = &mut uc.data_mut().look else { return };
-    look.moved(now.gpr);
-    look.last = pc;
-    if look.open.last() == Some(&pc) {
-        look.open.pop();
-    }
-    if !look.open.is_empty() || !look.own.contains(&pc) {
-        return;
-    }
-    look.open.extend(look.calls.get(&pc));
-    let table = look.table.clone();
-    let Some(row) = table.row(pc) else {
-        if !table.is_untold(pc) {
-            look.without.insert(pc);
+    /// Before each instruction: what is in the registers, and what reads memory.
+    pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
+        self.moved(now.gpr);
+        self.last = pc;
+        if self.open.last() == Some(&pc) {
+            self.open.pop();
         }
-        return;
-    };
-    // Without a rule for the return address, the stack ends here.
-    let Some(returns) = row.returns else { return };
-    let (entry, cfa) = (look.entry, row.cfa(&now.gpr));
-    let abi = registers.abi;
-    let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(uc, at));
-    let sp = entry[usize::from(abi.sp.0)];
-    let mut found = vec![(Place::Cfa, sp + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
-    let saved = abi.callee_saved.iter().filter(|reg| *reg != abi.sp && row.tells.contains(*reg));
-    found.extend(saved.map(|reg| (Place::Register(reg), entry[usize::from(reg.0)], value(row.rule(reg)))));
-    let Some(look) = &mut uc.data_mut().look else { return };
-    look.rows.insert(pc);
-    let number = look.number;
-    for (place, want, got) in found.into_iter().filter(|(_, want, got)| want != got) {
-        if look.wrong.len() < MOST {
-            look.wrong.entry((pc, place)).or_insert(Wrong { number, want, got });
+        if !self.open.is_empty() || !self.own.contains(&pc) {
+            return;
         }
-    }
-}
-
-/// The instruction that runs accesses the stack.
-pub(super) fn accessed(uc: &mut Cpu<'_, Watch>, Access { at, is_write, bytes }: Access) {
-    let Some(look) = &mut uc.data_mut().look else { return };
-    let zone = look.registers.machine.red_zone;
-    let sp = look.sp();
-    for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
-        if is_write {
-            look.written.insert(word);
-            look.below.remove(&word);
-            if word < sp.wrapping_sub(zone) {
-                look.pending.push(word);
+        self.open.extend(self.calls.get(&pc));
+        let table = self.table.clone();
+        let Some(row) = table.row(pc) else {
+            if !table.is_untold(pc) {
+                self.without.insert(pc);
             }
-        } else if look.below.contains(&word) && word < sp.wrapping_sub(zone) && look.own.contains(&look.last) {
-            let dead = Dead { number: look.number, word, sp };
-            look.dead.entry(look.last).or_insert(dead);
+            return;
+        };
+        // Without a rule for the return address, the stack ends here.
+        let Some(returns) = row.returns else { return };
+        let (abi, cfa) = (self.registers.abi, row.cfa(&now.gpr));
+        let value = |rule: Rule| rule.value(cfa, &now.gpr, &word);
+        let entry = |reg: Reg| self.entry[usize::from(reg.0)];
+        let mut found =
+            vec![(Place::Cfa, entry(abi.sp) + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
+        let saved = abi.callee_saved.iter().filter(|reg| *reg != abi.sp && row.tells.contains(*reg));
+        found.extend(saved.map(|reg| (Place::Register(reg), entry(reg), value(row.rule(reg)))));
+        let number = self.number;
+        for (place, want, got) in found.into_iter().filter(|(_, want, got)| want != got) {
+            if self.wrong.len() < MOST {
+                self.wrong.entry((pc, place)).or_insert(Wrong { number, want, got });
+            }
+        }
+    }
+
+    /// The instruction that runs accesses the stack.
+    pub fn accessed(&mut self, Access { at, is_write, bytes }: Access) {
+        let limit = self.sp().wrapping_sub(self.registers.machine.red_zone);
+        for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
+            if is_write {
+                self.written.insert(word);
+                self.below.remove(&word);
+                if word < limit {
+                    self.pending.push(word);
+                }
+            } else if self.below.contains(&word) && word < limit && self.own.contains(&self.last) {
+                let dead = Dead { number: self.number, word, sp: self.sp() };
+                self.dead.entry(self.last).or_insert(dead);
+            }
         }
     }
 }

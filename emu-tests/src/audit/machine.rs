@@ -113,7 +113,7 @@ pub(super) struct Ran {
 
 /// What the hooks know.
 pub(super) struct Watch {
-    pub(super) registers: Registers,
+    registers: Registers,
     state: State,
     own: Range<u64>,
     stubs: Range<u64>,
@@ -125,7 +125,7 @@ pub(super) struct Watch {
     left: Option<u64>,
     stopped: Option<String>,
     clocks: Cell<u64>,
-    pub(super) look: Option<Look>,
+    look: Option<Box<Look>>,
 }
 
 /// The machine.
@@ -157,7 +157,7 @@ impl<'a> Machine<'a> {
             left: None,
             stopped: None,
             clocks: Cell::new(0),
-            look,
+            look: look.map(Box::new),
         };
         let mut uc = load(subject.backend, std::iter::once(image), watch)?;
         uc.on_blocks(Box::new(|uc, pc, size| entered(uc, pc, size)))?;
@@ -167,9 +167,9 @@ impl<'a> Machine<'a> {
             false
         }))?;
         if looks {
-            uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, _| super::look::step(uc, pc)))?;
+            uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, _| step(uc, pc)))?;
             let stack = STACK_TOP - STACK_SIZE..=STACK_TOP - 1;
-            uc.on_accesses(Accesses::All, stack, Box::new(|uc, access| super::look::accessed(uc, access)))?;
+            uc.on_accesses(Accesses::All, stack, Box::new(Watch::accessed))?;
         }
         // What stands for variables of others is among the functions of others.
         let changes = |segment: &&link::Segment| {
@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
 
     /// What was seen, if it looks.
     pub fn look(&mut self) -> Option<&mut Look> {
-        self.uc.data_mut().look.as_mut()
+        self.uc.data_mut().look.as_deref_mut()
     }
 
     /// SP at the entry.
@@ -244,7 +244,11 @@ impl<'a> Machine<'a> {
             }
         };
         let after = registers.snapshot(&*self.uc);
-        let end = if end == End::Returned && !is_stack(after[registers.abi.sp].wrapping_sub(1)) { End::Switched } else { end };
+        let end = if end == End::Returned && !is_stack(after[registers.abi.sp].wrapping_sub(1)) {
+            End::Switched
+        } else {
+            end
+        };
         let unclear = registers.unclear_flags(&*self.uc);
         Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
     }
@@ -266,6 +270,11 @@ impl<'a> Machine<'a> {
         if name.is_none() && !is_given(to) || back != EXIT && !code(back) {
             return Err(End::Stopped("it goes to an address that nobody gave it".to_owned()));
         }
+        // With its own frame on the stack, it has not ended.
+        if back == EXIT && sp != self.entry_sp() {
+            return Err(End::Stopped("it goes on in code that is not here".to_owned()));
+        }
+        let uc = &mut *self.uc;
         let (off, ends) = ((sp + abi.return_bytes()) % u64::from(abi.sp_align), name.is_some_and(|n| is_end(n)));
         let state = uc.data().state.clone();
         let results = [abi.rets, abi.exit_rets].concat();
@@ -411,6 +420,15 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     }
 }
 
+/// Before each instruction.
+fn step(uc: &mut Cpu<'_, Watch>, pc: u64) {
+    let mut now = Snapshot::default();
+    uc.data().registers.only_general(uc, &mut now);
+    let Some(mut look) = uc.data_mut().look.take() else { return };
+    look.step(pc, &now, |at| word(uc, at));
+    uc.data_mut().look = Some(look);
+}
+
 /// Memory where there was none.
 fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
     let chunk = at & !(CHUNK - 1);
@@ -443,7 +461,9 @@ impl Lends for Watch {
     }
 
     fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
-        super::look::accessed(uc, access);
+        if let Some(look) = &mut uc.data_mut().look {
+            look.accessed(access);
+        }
     }
 
     fn faulted(&mut self, _: u64, fault: &'static str) {

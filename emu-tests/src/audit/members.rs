@@ -8,11 +8,14 @@ use link::origin::{Author, Origin, authors, origin};
 use link::{Image, Input, Options, SymbolKind, link, relocatable};
 use serde::Serialize;
 
+use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
-use super::function::Asked;
 
 /// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
 const CODE: u64 = 0x5d_36c0_0000;
+
+/// Of so many objects, most are not by hand: another compiler has made them.
+const SEVERAL: usize = 5;
 
 /// Why C's convention binds a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -54,6 +57,7 @@ pub(super) struct Members {
     pub functions: Vec<(usize, Function)>,
     pub objects: usize,
     pub by_hand: usize,
+    pub other_compiler: bool,
     pub private: usize,
     pub address_taken: usize,
     pub unlinked: Vec<(String, String)>,
@@ -73,12 +77,16 @@ impl Members {
         let origins = inputs.iter().map(|input| origin(machine, input)).collect::<Result<Vec<_>>>()?;
         let authors = authors(&origins);
         let hand = |author: &Author| matches!(author, Author::Person(_)) || asked.all && *author == Author::Compiler;
-        let chosen: Vec<usize> = (0..inputs.len()).filter(|n| hand(&authors[*n])).collect();
+        let with_code = origins.iter().filter(|origin| origin.has_code).count();
+        let by_hand = authors.iter().filter(|author| matches!(author, Author::Person(_))).count();
+        let other_compiler = with_code >= SEVERAL && 10 * by_hand > 6 * with_code && !asked.all;
+        let chosen: Vec<usize> = (0..inputs.len()).filter(|n| hand(&authors[*n]) && !other_compiler).collect();
         let mut members = Members {
             images: Vec::new(),
             functions: Vec::new(),
-            objects: origins.iter().filter(|origin| origin.has_code).count(),
-            by_hand: authors.iter().filter(|author| matches!(author, Author::Person(_))).count(),
+            objects: with_code,
+            by_hand,
+            other_compiler,
             private: 0,
             address_taken: 0,
             unlinked: Vec::new(),

@@ -3,6 +3,7 @@
 //! A function that C calls keeps C's convention, whoever wrote it. It is run from many states, with callees that change all that
 //! they may, and looked at in each instruction.
 
+mod asked;
 mod claim;
 mod function;
 mod look;
@@ -16,8 +17,9 @@ use link::Input;
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub use self::asked::Asked;
 pub use self::claim::{Claim, Kind, Tier};
-pub use self::function::{Asked, Judged};
+pub use self::function::Judged;
 use self::members::Members;
 pub use self::members::{Boundary, Marked};
 
@@ -30,6 +32,8 @@ pub struct Audited {
     pub objects: usize,
     /// Those that a person wrote.
     pub by_hand: usize,
+    /// Most look so: another compiler has made them, and none was judged.
+    pub other_compiler: bool,
     /// The functions that were to be judged.
     pub functions: Vec<Judged>,
     /// Functions that are none of C's business: only assembly refers to them.
@@ -56,6 +60,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
         arch: backend.facts().name,
         objects: members.objects,
         by_hand: members.by_hand,
+        other_compiler: members.other_compiler,
         functions,
         private: members.private,
         address_taken: members.address_taken,

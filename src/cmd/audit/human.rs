@@ -6,7 +6,7 @@ use std::fmt::Write;
 use emu_tests::{Claim, ClaimKind, Tier};
 use tool::printed::printable;
 
-use super::{Done, Finding};
+use super::finding::{Done, Finding};
 use crate::cmd::shared::ui::{Style, Ui, wrap};
 
 /// The text.
@@ -104,6 +104,9 @@ fn summary(Done { name, given, audited }: &Done, out: &mut String) {
         judged.count(),
         functions.len()
     );
+    if audited.other_compiler {
+        let _ = writeln!(out, "       not judged: so many by hand are another compiler's work; --all judges them");
+    }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for why in functions.iter().filter_map(|f| f.not_judged.as_deref()) {
         *reasons.entry(why).or_default() += 1;

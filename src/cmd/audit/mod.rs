@@ -2,6 +2,7 @@
 
 mod baseline;
 mod files;
+mod finding;
 mod human;
 
 use std::collections::HashSet;
@@ -9,10 +10,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
-use emu_tests::{Asked, Audited, Claim, Tier, audit};
+use emu_tests::{Asked, Audited, Tier, audit};
 use link::{Input, backend_of};
 use serde::Serialize;
-use tool::printed::printable;
 use wildmatch::WildMatch;
 
 use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
@@ -22,6 +22,7 @@ use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 use baseline::Baseline;
 use files::{Files, Unit};
+use finding::{Done, Finding};
 
 /// Arguments of `audit`.
 #[derive(Args)]
@@ -75,28 +76,6 @@ enum Form {
     Json,
     /// A file for --baseline.
     Baseline,
-}
-
-/// A claim with its place.
-#[derive(Serialize)]
-struct Finding<'a> {
-    /// What a baseline calls it: the claim, architecture, file, object, function and place, and nothing that another build changes.
-    finding: String,
-    given: &'a str,
-    file: &'a str,
-    object: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<&'a str>,
-    #[serde(flatten)]
-    claim: &'a Claim,
-    accepted: bool,
-}
-
-/// A unit, and what came of it.
-struct Done {
-    name: String,
-    given: String,
-    audited: Audited,
 }
 
 #[derive(Serialize)]
@@ -168,30 +147,4 @@ fn judged(unit: Unit, asked: &Asked) -> Result<Done> {
     let first = inputs.first().ok_or_else(|| Error::new(format!("{}: it has no object", unit.name)))?;
     let audited = audit(&inputs, backend_of(first, tool::BACKENDS)?, asked)?;
     Ok(Done { name: unit.name, given: unit.given, audited })
-}
-
-impl Done {
-    fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
-        let of_functions = self.audited.functions.iter();
-        let of_functions = of_functions
-            .flat_map(|f| f.claims.iter().map(|claim| Finding::of(self, (&f.member, Some(&f.symbol)), claim)));
-        let marks = self.audited.marks.iter();
-        of_functions.chain(marks.map(|marked| Finding::of(self, (&marked.member, None), &marked.claim)))
-    }
-}
-
-impl<'a> Finding<'a> {
-    fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
-        let Done { name: file, given, audited } = done;
-        let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
-        let place = if file.is_empty() { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
-        let of = function.map_or_else(String::new, |function| format!(" {function}"));
-        let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
-        Finding { finding, given, file, object, function, claim, accepted: false }
-    }
-
-    /// The object, and the archive that it is in.
-    fn place(&self) -> String {
-        if self.file.is_empty() { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
-    }
 }
