@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 
+/// Whether a function's name was asked for.
+pub type Only = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// What is asked for.
 pub struct Asked {
     /// Compilers' functions too.
     pub all: bool,
     /// The functions that are asked for by name.
-    pub only: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    pub only: Option<Only>,
     /// The names that headers have.
     pub declared: HashSet<String>,
     /// How many runs a function has at first.

@@ -105,6 +105,25 @@ impl Kind {
     }
 }
 
+impl Claim {
+    /// A claim of one run, about all of the function.
+    pub(super) fn of(kind: Kind, tier: Tier, place: &str, (want, got): (String, String), number: u64) -> Claim {
+        Claim {
+            kind,
+            tier,
+            place: place.to_owned(),
+            offset: None,
+            instruction: String::new(),
+            want,
+            got,
+            callee: String::new(),
+            instructions: 1,
+            runs: 0,
+            seed: Some(number),
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")

@@ -219,23 +219,7 @@ impl Judge<'_> {
         known.runs += 1;
     }
 
-    fn new(&self, kind: Kind, tier: Tier, place: &str, (want, got): (String, String), number: u64) -> Claim {
-        Claim {
-            kind,
-            tier,
-            place: place.to_owned(),
-            offset: None,
-            instruction: String::new(),
-            want,
-            got,
-            callee: String::new(),
-            instructions: 1,
-            runs: 0,
-            seed: Some(number),
-        }
-    }
-
-    /// The same, at an instruction of the function.
+    /// A claim, at an instruction of the function.
     fn at(&self, at: u64, claim: Claim) -> Claim {
         let line = self.lines.get(&at);
         let instruction = line.map_or_else(String::new, |line| line.text.to_string());
@@ -268,18 +252,18 @@ impl Judge<'_> {
         }
         let any = !found.is_empty();
         for (place, want, got) in found {
-            let claim = self.new(Kind::C1, Tier::Error, &place, (want, got), number);
+            let claim = Claim::of(Kind::C1, Tier::Error, &place, (want, got), number);
             self.claim(claim);
         }
         for (word, (was, is)) in machine.control.iter().zip(ran.before.control.iter().zip(ran.after.control)) {
             if (was ^ is) & !word.status != 0 {
                 let values = (format!("{was:#x}"), format!("{is:#x}"));
-                let claim = self.new(Kind::C9, Tier::Error, word.reg.name, values, number);
+                let claim = Claim::of(Kind::C9, Tier::Error, word.reg.name, values, number);
                 self.claim(claim);
             }
         }
         for (name, _) in machine.clear_flags.iter().filter(|(_, bit)| ran.unclear & bit != 0) {
-            let claim = self.new(Kind::C9, Tier::Error, name, ("0".to_owned(), "1".to_owned()), number);
+            let claim = Claim::of(Kind::C9, Tier::Error, name, ("0".to_owned(), "1".to_owned()), number);
             self.claim(claim);
         }
         any || self.claims.len() > before
@@ -299,7 +283,7 @@ impl Judge<'_> {
         for call in calls.into_iter().filter(|call| call.off != 0) {
             let tier = if call.ends { Tier::Note } else { Tier::Error };
             let values = (align.to_string(), call.off.to_string());
-            let claim = self.new(Kind::C2, tier, &call.to, values, number);
+            let claim = Claim::of(Kind::C2, tier, &call.to, values, number);
             let claim = self.at(self.call_before(call.back), Claim { callee: call.to.clone(), ..claim });
             self.claim(claim);
         }
@@ -327,7 +311,7 @@ impl Judge<'_> {
         };
         if let Some((place, want, got)) = differs {
             let callee = hostile.calls.first().map(|call| call.to.clone()).unwrap_or_default();
-            let claim = self.new(Kind::C3, Tier::Error, place, (want, got), number);
+            let claim = Claim::of(Kind::C3, Tier::Error, place, (want, got), number);
             self.claim(Claim { callee, ..claim });
         }
         Ok(())
@@ -372,13 +356,13 @@ impl Judge<'_> {
                     (false, _) => (Kind::C5, Tier::Warning),
                 };
                 let values = (format!("{:#x}", wrong.want), format!("{:#x}", wrong.got));
-                let claim = self.new(kind, tier, &place, values, wrong.number);
+                let claim = Claim::of(kind, tier, &place, values, wrong.number);
                 found.push(self.at(*at, Claim { instructions: all.len(), ..claim }));
             }
         }
         let without: Vec<_> = self.outward.iter().filter(|(at, _)| look.without.contains(at)).collect();
         if let Some((at, callee)) = without.first() {
-            let claim = self.new(Kind::C6, Tier::Warning, "a call", (String::new(), String::new()), 0);
+            let claim = Claim::of(Kind::C6, Tier::Warning, "a call", (String::new(), String::new()), 0);
             let (instructions, callee) = (without.len(), (*callee).clone());
             found.push(self.at(**at, Claim { instructions, callee, seed: None, ..claim }));
         }
@@ -386,7 +370,7 @@ impl Judge<'_> {
         dead.sort_by_key(|(at, _)| **at);
         if let Some((at, read)) = dead.first() {
             let values = ((read.sp - read.word).to_string(), format!("{:#x}", read.word));
-            let claim = self.new(Kind::C7, Tier::Error, "a word below SP", values, read.number);
+            let claim = Claim::of(Kind::C7, Tier::Error, "a word below SP", values, read.number);
             found.push(self.at(**at, Claim { instructions: dead.len(), ..claim }));
         }
         found.into_iter().for_each(|claim| self.claim(claim));
@@ -402,7 +386,7 @@ impl Judge<'_> {
         self.claims.retain(|(kind, place), _| match kind {
             Kind::C4 | Kind::C5 if has(&all, Kind::C1, place) => false,
             Kind::C4 | Kind::C5 if *place == Place::RETURN && has(&all, *kind, Place::CFA) => false,
-            Kind::C5 => !has(&all, Kind::C4, place) && !(*place == Place::RETURN && has(&all, Kind::C4, Place::CFA)),
+            Kind::C5 => !(has(&all, Kind::C4, place) || *place == Place::RETURN && has(&all, Kind::C4, Place::CFA)),
             _ => true,
         });
     }

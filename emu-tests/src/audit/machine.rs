@@ -438,7 +438,7 @@ fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
         return false;
     }
     if watch.chunks.len() == CHUNKS {
-        watch.stopped = Some(format!("it uses more than {} KiB of memory", CHUNKS as u64 * CHUNK >> 10));
+        watch.stopped = Some(format!("it uses more than {} KiB of memory", (CHUNKS as u64 * CHUNK) >> 10));
         return false;
     }
     let bytes = contents(&watch.state, chunk);

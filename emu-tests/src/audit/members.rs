@@ -199,19 +199,8 @@ fn marks(inputs: &[Input], origins: &[Origin], authors: &[Author]) -> Vec<Marked
     for ((input, origin), author) in inputs.iter().zip(origins).zip(authors) {
         let bits = origin.protection.unwrap_or(0);
         if matches!(author, Author::Person(_)) && usual & !bits != 0 {
-            let claim = Claim {
-                kind: Kind::C8,
-                tier: Tier::Warning,
-                place: ".note.gnu.property".to_owned(),
-                offset: None,
-                instruction: String::new(),
-                want: format!("{usual:#x}"),
-                got: format!("{bits:#x}"),
-                callee: String::new(),
-                instructions: 0,
-                runs: 0,
-                seed: None,
-            };
+            let values = (format!("{usual:#x}"), format!("{bits:#x}"));
+            let claim = Claim { seed: None, ..Claim::of(Kind::C8, Tier::Warning, ".note.gnu.property", values, 0) };
             all.push(Marked { member: input.name.to_owned(), claim });
         }
     }

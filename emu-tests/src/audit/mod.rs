@@ -17,7 +17,7 @@ use link::Input;
 use rayon::prelude::*;
 use serde::Serialize;
 
-pub use self::asked::Asked;
+pub use self::asked::{Asked, Only};
 pub use self::claim::{Claim, Kind, Tier};
 pub use self::function::Judged;
 use self::members::Members;

@@ -58,7 +58,7 @@ impl State {
         let number = |rng: &mut Rng| NUMBERS[(rng.next() % NUMBERS.len() as u64) as usize];
         if self.number >= SYSTEMATIC {
             let mask = (self.number - SYSTEMATIC) / 2;
-            let count = if self.number % 2 == 0 { 16 } else { 1 };
+            let count = if self.number.is_multiple_of(2) { 16 } else { 1 };
             return if mask >> n & 1 == 1 { count } else { pointer(n) };
         }
         match rng.next() % 100 {
@@ -88,7 +88,7 @@ impl State {
         match self.words {
             Words::Zero => 0,
             Words::Small => random % 17,
-            Words::SmallHalves => random % 17 | (random >> 32) % 17 << 32,
+            Words::SmallHalves => (random % 17) | (((random >> 32) % 17) << 32),
             Words::Pointers => some_pointer(random),
             Words::Random => random,
             Words::Mixed => match random >> 60 {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
-use emu_tests::{Asked, Audited, Tier, audit};
+use emu_tests::{Asked, Audited, Only, Tier, audit};
 use link::{Input, backend_of};
 use serde::Serialize;
 use wildmatch::WildMatch;
@@ -137,7 +137,7 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
 
 fn asked(args: &AuditArgs, declared: HashSet<String>) -> Asked {
     let patterns: Vec<WildMatch> = args.function.iter().map(|pattern| WildMatch::new(pattern)).collect();
-    let only: Box<dyn Fn(&str) -> bool + Send + Sync> = Box::new(move |name| patterns.iter().any(|p| p.matches(name)));
+    let only: Only = Box::new(move |name| patterns.iter().any(|p| p.matches(name)));
     let only = (!args.function.is_empty()).then_some(only);
     Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed }
 }
