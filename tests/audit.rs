@@ -8,10 +8,13 @@ use std::process::{Command, Stdio};
 use common::{Bench, arches};
 use serde_json::Value;
 
+#[path = "common/upload.rs"]
+mod upload;
+
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 12] = [
+const CLAIMS: [(&str, &[&str]); 13] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -23,6 +26,7 @@ const CLAIMS: [(&str, &[&str]); 12] = [
     ("row", &["C5"]),
     ("no_row", &["C6"]),
     ("below", &["C7"]),
+    ("above", &["C10"]),
     ("control", &["C9"]),
 ];
 
@@ -49,9 +53,13 @@ fn archive(bench: &Bench, arch: &str, tools: &str, flags: &[&str]) -> Vec<String
     names.into_iter().map(str::to_owned).collect()
 }
 
+/// A report, which fits its schema.
 fn report(bench: &Bench, code: i32, more: &[&str]) -> Value {
     let text = bench.ends(code, &[&["audit", "--format", "json"], more].concat());
-    serde_json::from_str(&text).unwrap()
+    let report = serde_json::from_str(&text).unwrap();
+    let schema = serde_json::from_str(&bench.ok(&["report", "schema", "audit"])).unwrap();
+    jsonschema::validate(&schema, &report).unwrap();
+    report
 }
 
 /// The claims of each function.
@@ -164,6 +172,118 @@ fn a_baseline_accepts_what_it_names_and_fails_when_that_is_gone() {
     assert_eq!(accepted["findings"][0]["accepted"], true);
     let gone = report(&bench, 1, &["libhand.a", "--function", "good", "--baseline", "b.toml"]);
     assert_eq!(gone["gone"].as_array().unwrap().len(), 1, "{gone:#}");
+}
+
+/// Code review shows a finding at the line of the source, where the object has line tables, and takes the file.
+#[test]
+fn code_review_shows_findings_in_the_source() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        bench.tool(&format!("{tools}gcc"), &["-g", "-c", "hand.S", "-o", "hand.o"]);
+        let sarif = |more: &[&str]| -> Value {
+            let all = ["audit", "hand.o", "--function", "lost", "--format", "sarif"];
+            let out = bench.run(&[&all, more].concat());
+            serde_json::from_slice(&out.stdout).unwrap()
+        };
+        let shown = sarif(&[]);
+        let schema = upload::schema();
+        assert_eq!(schema.iter_errors(&shown).map(|e| e.to_string()).collect::<Vec<_>>(), [""; 0]);
+        assert_eq!(upload::broken_rules(&shown), [""; 0]);
+        upload::each_rule_can_be_broken(&shown);
+        let result = &shown["runs"][0]["results"][0];
+        let place = &result["locations"][0]["physicalLocation"];
+        let source = fs::read_to_string(bench.path("hand.S")).unwrap();
+        let behind = source.lines().position(|line| line == "begin lost").unwrap() + 2;
+        let (uri, line) = (&place["artifactLocation"]["uri"], &place["region"]["startLine"]);
+        // The tables of riscv64 are complete in linked files only.
+        let wanted = if arch == "riscv64" { ("hand.o", 1) } else { ("hand.S", behind) };
+        assert_eq!((uri, line), (&wanted.0.into(), &wanted.1.into()), "{arch}: {result:#}");
+
+        let text = bench.ends(1, &["audit", "hand.o", "--function", "lost", "--format", "baseline"]);
+        fs::write(bench.path("b.toml"), text.replace("reason = \"\"", "reason = \"known\"")).unwrap();
+        let accepted = sarif(&["--baseline", "b.toml"]);
+        assert_eq!(accepted["runs"][0]["results"][0]["suppressions"][0]["justification"], "known", "{arch}");
+    }
+}
+
+/// A finding can be sent: what it is in, what happens, how it is seen again, what would mend it.
+#[test]
+fn a_finding_can_be_sent() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        fs::create_dir(bench.path("usr")).unwrap();
+        fs::rename(bench.path("libhand.a"), bench.path("usr/libhand.a")).unwrap();
+        fs::write(bench.path("control"), "Package: libhand-dev\nVersion: 1.2-3\nArchitecture: any\n").unwrap();
+        fs::write(bench.path("debian-binary"), "2.0\n").unwrap();
+        bench.tool("tar", &["-cJf", "control.tar.xz", "./control"]);
+        bench.tool("tar", &["-cJf", "data.tar.xz", "./usr/libhand.a"]);
+        bench.tool("ar", &["rc", "hand.deb", "debian-binary", "control.tar.xz", "data.tar.xz"]);
+        let sum = bench.tool("sha256sum", &["hand.deb"]);
+        let found = report(&bench, 1, &["hand.deb", "--function", "lost"]);
+        let (name, again) = (found["findings"][0]["finding"].as_str().unwrap(), "--function lost --seed 0");
+        let letter = bench.ends(1, &["audit", "hand.deb", "--function", "lost", "--report", name]);
+        let sum = sum.split(' ').next().unwrap();
+        for part in ["Package: libhand-dev\n", "Version: 1.2-3\n", sum, "Function: lost\n", "=>", again, "would mend"] {
+            assert!(letter.contains(part), "{arch}: {part}: {letter}");
+        }
+        assert!(letter.lines().all(|line| line.len() <= 80), "{arch}: {letter}");
+        bench.refuses(&["audit", "hand.deb", "--function", "lost", "--report", "C1"], &["no such finding", name]);
+    }
+}
+
+/// The block of a page in this language.
+fn block(page: &str, language: &str) -> String {
+    let page = fs::read_to_string(format!("{}/{page}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (_, block) = page.split_once(&format!("```{language}\n")).unwrap();
+    block.split_once("```").unwrap().0.to_owned()
+}
+
+/// CMake and Meson run the audit as a test, in the lines that the book shows: it fails on a new finding, and on nothing else.
+#[test]
+fn build_systems_run_it_as_a_test() {
+    let (arch, _) = arches()[0];
+    let bench = Bench::new();
+    let hand = fs::read_to_string(format!("{}/tests/audit/{arch}.S", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    fs::write(bench.path("hand.S"), hand).unwrap();
+    fs::write(bench.path("mine.h"), "long lost(long *);\n").unwrap();
+    fs::write(bench.path("use.c"), "long good(long *);\nlong use(long n) { return good(&n) + n; }\n").unwrap();
+    let cmake = block("docs/ci.md", "cmake");
+    let cmake = format!(
+        "cmake_minimum_required(VERSION 3.20)\nproject(mine C ASM)\nenable_testing()\nadd_library(mine STATIC hand.S use.c)\n{cmake}"
+    );
+    fs::write(bench.path("CMakeLists.txt"), cmake).unwrap();
+    let meson = format!(
+        "project('mine', 'c')\nlibmine = static_library('mine', 'hand.S', 'use.c')\n{}",
+        block("docs/ci.md", "meson")
+    );
+    fs::write(bench.path("meson.build"), meson).unwrap();
+    let tool = std::path::Path::new(env!("CARGO_BIN_EXE_tramptool")).parent().unwrap();
+    let path = format!("{}:{}", tool.display(), std::env::var("PATH").unwrap());
+    let run = |command: &[&str]| {
+        let mut run = Command::new(command[0]);
+        run.args(&command[1..]).current_dir(bench.path("")).env("PATH", &path);
+        let out = run.output().unwrap_or_else(|e| panic!("{command:?}: {e}: install cmake and meson"));
+        (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    fs::write(bench.path("audit.toml"), "").unwrap();
+    for command in [["cmake", "-B", "cmake"], ["cmake", "--build", "cmake"], ["meson", "setup", "meson"]] {
+        let (done, said) = run(&command);
+        assert!(done, "{command:?}: {said}");
+    }
+    let tests: [&[&str]; 2] = [&["ctest", "--test-dir", "cmake"], &["meson", "test", "-C", "meson"]];
+    for test in tests {
+        let (passes, said) = run(test);
+        assert!(!passes && said.contains("audit"), "{test:?}: {said}");
+    }
+    for library in ["cmake/libmine.a", "meson/libmine.a"] {
+        let text = bench.ends(1, &["audit", library, "mine.h", "--format", "baseline"]);
+        fs::write(bench.path("audit.toml"), text.replace("reason = \"\"", "reason = \"known\"")).unwrap();
+        let test = tests[usize::from(library.starts_with("meson"))];
+        let (passes, said) = run(test);
+        assert!(passes, "{test:?}: {said}");
+    }
 }
 
 /// An object without the property note turns the protection of the whole program off.

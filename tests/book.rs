@@ -190,7 +190,7 @@ fn the_readme_begins_with_one_screen() {
 /// tool prints without the tool being asked.
 #[test]
 fn blocks_are_run_compared_or_files() {
-    let known = ["sh", "text", "toml", "rust", "rust,no_run", "c", "yaml"];
+    let known = ["sh", "text", "toml", "rust", "rust,no_run", "c", "yaml", "cmake", "meson"];
     let mut seen = 0;
     for name in pages() {
         let (mut language, mut before) = (None, String::new());

@@ -12,8 +12,10 @@ use tool::report::{COLUMNS, Document, Format, Palette, Scope, Style, render};
 use common::expected::{expected, tools};
 use common::{Bench, CONTRACT};
 
-mod common;
+#[path = "common/upload.rs"]
 mod upload;
+
+mod common;
 
 /// A direct-call trampoline that loses rsi and keeps rdi.
 const LOSES_RSI: &str = "
@@ -126,29 +128,7 @@ fn formats_agree() {
 /// What the standard's schema and GitHub's documentation of uploads ask for, of a generated trampoline and of another one.
 #[test]
 fn code_review_takes_the_sarif() {
-    // The crate that has the types of SARIF has OASIS's own schema too.
-    let metadata = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--offline",
-            "--locked",
-            "--filter-platform",
-            "x86_64-unknown-linux-gnu",
-        ])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let metadata = json(&String::from_utf8(metadata.stdout).unwrap());
-    let package = metadata["packages"].as_array().unwrap().iter().find(|p| p["name"] == "serde-sarif").unwrap();
-    let directory = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
-    // Its pattern of a language has a bracket too many, which not every reader of regular expressions takes.
-    let schema = std::fs::read_to_string(directory.join("src/schema.json")).unwrap();
-    let schema = json(&schema.replace("{2}]?$", "{2}$"));
-    assert_eq!(schema["title"], "Static Analysis Results Format (SARIF) Version 2.1.0 JSON Schema");
-    let schema = jsonschema::validator_for(&schema).unwrap();
-
+    let schema = upload::schema();
     let b = Bench::new();
     let failing = failing(&b);
     let strict = with(&["--strict"]);

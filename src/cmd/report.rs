@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use codegen::words::error::{Error, Result};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use tool::mutate::report::Report as Mutants;
 use tool::report::page::{apart, sheets, together};
 use tool::report::{COLUMNS, Document, Format, Palette, Saved, Style, refuse_skips, render};
@@ -181,6 +183,8 @@ enum Described {
     Diff,
     /// What `review --format json` writes.
     Review,
+    /// What `audit --format json` writes.
+    Audit,
     /// What `check --contract` reads, in TOML.
     Contract,
     /// What `--profile` reads, in TOML.
@@ -224,6 +228,11 @@ fn html(args: &HtmlArgs, ui: &Ui) -> Result<()> {
     output::write_into(&args.output, &files.into_iter().map(file).collect::<Vec<_>>())
 }
 
+/// The schema of what is written, and never read again.
+fn written<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
+}
+
 /// Run `report`.
 ///
 /// # Errors
@@ -238,6 +247,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Mutants => schemars::schema_for!(Mutants),
                 Described::Diff => schemars::schema_for!(super::diff::comparison::Comparison),
                 Described::Review => schemars::schema_for!(tool::review::Review),
+                Described::Audit => written::<super::audit::Report>(),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => profiles::schema(),
             };

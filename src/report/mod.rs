@@ -11,7 +11,7 @@ mod lines;
 pub mod page;
 mod promises;
 mod rows;
-mod sarif;
+pub mod sarif;
 
 use codegen::words::error::{Error, Result};
 use emu_tests::{Report, Verdict};

@@ -105,6 +105,12 @@ begin below
 	ret
 end below
 
+begin above
+	ldr	x0, [sp]
+	str	x0, [sp, #8]
+	ret
+end above
+
 begin control
 	msr	fpcr, xzr
 	ret

@@ -119,6 +119,12 @@ begin below
 	ret
 end below
 
+begin above
+	ld	a0, 0(sp)
+	sd	a0, 8(sp)
+	ret
+end above
+
 begin control
 	fsrmi	1
 	ret

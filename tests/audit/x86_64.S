@@ -94,6 +94,12 @@ begin below
 	ret
 end below
 
+begin above
+	mov	8(%rsp), %rax
+	mov	%rax, 16(%rsp)
+	ret
+end above
+
 begin control
 	std
 	ret

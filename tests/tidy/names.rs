@@ -138,6 +138,7 @@ const TESTS: &Excuses = &[
     ),
     ("tests/compose_on/mutants/unnoticed.rs", "faults that one machine cannot have, and others can"),
     ("tests/compose_on/on.rs", "the one architecture of which Linux has no trampoline for kretprobes"),
+    ("tests/audit.rs", "the one architecture whose line tables a linker completes"),
     ("tests/cli/link.rs", "objects that do not go together"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The kinds of claims, with what they are about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
 pub enum Kind {
     /// A callee-saved register or SP is lost.
     C1,
@@ -25,10 +26,12 @@ pub enum Kind {
     C8,
     /// A control word or flag is changed.
     C9,
+    /// The caller's frame is overwritten.
+    C10,
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// A program goes wrong.
@@ -40,7 +43,7 @@ pub enum Tier {
 }
 
 /// A claim: two values, an instruction, and the run that shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Claim {
     /// Its kind.
     pub kind: Kind,
@@ -68,12 +71,18 @@ pub struct Claim {
     /// The run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// The way of that run: bytes from the function's start to where its straight pieces of code begin, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<u64>,
+    /// The instructions around that one, which has an arrow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 9] =
-        [Kind::C1, Kind::C2, Kind::C3, Kind::C4, Kind::C5, Kind::C6, Kind::C7, Kind::C8, Kind::C9];
+    pub const ALL: [Kind; 10] =
+        [Kind::C1, Kind::C2, Kind::C3, Kind::C4, Kind::C5, Kind::C6, Kind::C7, Kind::C8, Kind::C9, Kind::C10];
 
     /// What it is, in a few words.
     pub fn about(self) -> &'static str {
@@ -87,6 +96,7 @@ impl Kind {
             Kind::C7 => "the function reads what lay below SP",
             Kind::C8 => "an object lacks the protection that the others have",
             Kind::C9 => "a control word or flag is changed",
+            Kind::C10 => "the function writes into its caller's frame",
         }
     }
 
@@ -101,6 +111,26 @@ impl Kind {
             Kind::C7 => "every program, once a signal arrives there",
             Kind::C8 => "the protection of the whole program that it is linked into",
             Kind::C9 => "every caller",
+            Kind::C10 => "every caller that has a variable there",
+        }
+    }
+
+    /// What would mend it.
+    pub fn mend(self) -> &'static str {
+        match self {
+            Kind::C1 => "save it at the entry and restore it on this path, or use a scratch register in its place",
+            Kind::C2 => "move SP by another multiple, so that it is aligned at the call",
+            Kind::C3 => "keep what is needed behind the call in a callee-saved register or on the stack",
+            Kind::C4 | Kind::C5 => {
+                "write the directive (.cfi_*) that says what the instruction before it does to the frame"
+            }
+            Kind::C6 => "put .cfi_startproc and .cfi_endproc around the function, and describe its frame",
+            Kind::C7 => "read it before SP moves, or move SP later",
+            Kind::C8 => {
+                "put the landing pads in, check the returns, and end the source with the note that the compiler writes"
+            }
+            Kind::C9 => "save it and restore it, or clear the flag before the return",
+            Kind::C10 => "make room for it in the function's own frame",
         }
     }
 }
@@ -120,6 +150,8 @@ impl Claim {
             instructions: 1,
             runs: 0,
             seed: Some(number),
+            path: Vec::new(),
+            context: Vec::new(),
         }
     }
 }
@@ -147,6 +179,12 @@ impl fmt::Display for Claim {
             Kind::C7 => write!(f, "It reads {got}, {want} bytes below SP, where a signal handler may have written"),
             Kind::C8 => write!(f, "It has {got} of {place}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
+            Kind::C10 => {
+                write!(
+                    f,
+                    "It writes {got}, {want} bytes above its own frame, where it has read nothing: no argument is there"
+                )
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::{Image, STUBS};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
@@ -24,6 +25,8 @@ use crate::judge::cells::extent;
 const FEW: usize = 3;
 /// Runs that are looked at in each instruction.
 const LOOKS: usize = 6;
+/// Instructions before and behind the one of a claim that are shown with it.
+const AROUND: usize = 3;
 /// Runs with two kinds of callees.
 const PAIRS: usize = 4;
 
@@ -46,7 +49,7 @@ const CONTROLS: [&str; 9] = [
 const ROOM: &str = "alloca";
 
 /// What came of a function.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Judged {
     /// The object.
     pub member: String,
@@ -114,9 +117,9 @@ pub(super) fn judged(
     }
     let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new() };
     let (ends, to_look) = judge.runs(asked, &mut judged)?;
-    let calls = judge.lines.values().filter(|line| is_call(line));
-    let calls = calls.map(|line| (line.at, line.at + u64::from(line.size))).collect();
-    let look = Look::new(registers, start..start + size, table, calls);
+    let next = judge.lines.values().map(|line| (line.at, line.at + u64::from(line.size))).collect();
+    let calls = judge.lines.values().filter(|line| is_call(line)).map(|line| line.at).collect();
+    let look = Look::new(registers, start..start + size, table, next, calls);
     let mut slow = Machine::new(&subject, Some(look))?;
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
@@ -135,6 +138,7 @@ pub(super) fn judged(
         judge.claims.retain(|(kind, _), _| matches!(kind, Kind::C2 | Kind::C4 | Kind::C6));
     }
     judge.without_followers();
+    judge.explain(&mut slow)?;
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
 }
@@ -160,6 +164,18 @@ fn numbers(asked: &Asked) -> Vec<u64> {
     match asked.seed {
         Some(seed) => vec![seed],
         None => (0..asked.runs).chain(SYSTEMATIC..SYSTEMATIC + MASKS).collect(),
+    }
+}
+
+impl Subject<'_> {
+    /// An instruction, with the name of what it goes to.
+    fn shown(&self, line: &Decoded) -> String {
+        let own = |to: u64| (to.wrapping_sub(self.start) < self.size).then(|| format!("+{:#x}", to - self.start));
+        let name = line.target.and_then(|to| self.elsewhere.get(&to).cloned().or_else(|| own(to)));
+        match (name, line.text.rfind([' ', ',', '#'])) {
+            (Some(name), Some(end)) => format!("{}{name}", line.text[..=end].trim_end_matches('#')),
+            _ => line.text.to_string(),
+        }
     }
 }
 
@@ -222,7 +238,7 @@ impl Judge<'_> {
     /// A claim, at an instruction of the function.
     fn at(&self, at: u64, claim: Claim) -> Claim {
         let line = self.lines.get(&at);
-        let instruction = line.map_or_else(String::new, |line| line.text.to_string());
+        let instruction = line.map_or_else(String::new, |line| self.subject.shown(line));
         Claim { offset: line.map(|_| at - self.subject.start), instruction, ..claim }
     }
 
@@ -366,14 +382,40 @@ impl Judge<'_> {
             let (instructions, callee) = (without.len(), (*callee).clone());
             found.push(self.at(**at, Claim { instructions, callee, seed: None, ..claim }));
         }
-        let mut dead: Vec<_> = look.dead.iter().collect();
-        dead.sort_by_key(|(at, _)| **at);
-        if let Some((at, read)) = dead.first() {
-            let values = ((read.sp - read.word).to_string(), format!("{:#x}", read.word));
-            let claim = Claim::of(Kind::C7, Tier::Error, "a word below SP", values, read.number);
-            found.push(self.at(**at, Claim { instructions: dead.len(), ..claim }));
+        let words = [(Kind::C7, "a word below SP", &look.dead), (Kind::C10, "the caller's frame", &look.above)];
+        for (kind, place, words) in words {
+            if let Some((at, word)) = words.iter().min_by_key(|(at, _)| **at) {
+                let values = (word.off.to_string(), format!("{:#x}", word.word));
+                let claim = Claim::of(kind, Tier::Error, place, values, word.number);
+                found.push(self.at(*at, Claim { instructions: words.len(), ..claim }));
+            }
         }
         found.into_iter().for_each(|claim| self.claim(claim));
+    }
+
+    /// Say of each claim which way its run went, and what is around its instruction.
+    fn explain(&mut self, machine: &mut Machine) -> Result<()> {
+        let (subject, start) = (self.subject, self.subject.start);
+        for claim in self.claims.values_mut() {
+            if let Some(offset) = claim.offset {
+                let before = self.lines.range(..start + offset).rev().take(AROUND).map(|(_, line)| line);
+                let mut around: Vec<&Decoded> = before.collect();
+                around.reverse();
+                around.extend(self.lines.range(start + offset..).take(AROUND + 1).map(|(_, line)| line));
+                let text = |line: &&Decoded| {
+                    let off = line.at - start;
+                    format!("{} {off:4x}  {}", if off == offset { "=>" } else { "  " }, subject.shown(line))
+                };
+                claim.context = around.iter().map(text).collect();
+            }
+            let Some(number) = claim.seed else { continue };
+            if !machine.look().is_some_and(|look| look.ways.contains_key(&number)) {
+                machine.run(number, Callee::Hostile)?;
+            }
+            let way = machine.look().and_then(|look| look.ways.get(&number).cloned()).unwrap_or_default();
+            claim.path = way.iter().map(|at| at - start).collect();
+        }
+        Ok(())
     }
 
     /// Drop what follows from another claim: of a register that is lost, the rows behind its loss; of a wrong CFA, the return

@@ -13,6 +13,8 @@ use crate::engine::unwind::{Rule, Table};
 
 /// The most wrong rows that are kept of a function.
 const MOST: usize = 4096;
+/// The most places of a run's way that are kept.
+const WAY: usize = 32;
 
 /// What a row of the unwind table says otherwise than it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,13 +36,14 @@ pub(super) struct Wrong {
     pub got: u64,
 }
 
-/// A word below SP that was read though a signal could have changed it.
+/// A word of the stack that is none of the function's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dead {
+pub(super) struct Foreign {
     pub number: u64,
     /// The word.
     pub word: u64,
-    pub sp: u64,
+    /// Bytes between it and SP, or the end of the function's own frame.
+    pub off: u64,
 }
 
 /// What is looked with, and what was seen.
@@ -48,8 +51,9 @@ pub(super) struct Look {
     registers: Registers,
     own: Range<u64>,
     table: Arc<Table>,
-    /// Calls, and the address behind each.
-    calls: FxHashMap<u64, u64>,
+    /// Behind which address each instruction ends.
+    next: FxHashMap<u64, u64>,
+    calls: FxHashSet<u64>,
     number: u64,
     entry: [u64; GENERAL],
     gpr: [u64; GENERAL],
@@ -62,20 +66,36 @@ pub(super) struct Look {
     pub wrong: FxHashMap<(u64, Place), Wrong>,
     /// Instructions of which the table says nothing.
     pub without: FxHashSet<u64>,
-    /// Reads of dead words, by instruction.
-    pub dead: FxHashMap<u64, Dead>,
+    /// Reads of words below SP though a signal could have changed them, by instruction.
+    pub dead: FxHashMap<u64, Foreign>,
+    /// Writes into the caller's frame, by instruction.
+    pub above: FxHashMap<u64, Foreign>,
+    /// The way of each run: where straight pieces of code begin, in the order in which it came there first.
+    pub ways: FxHashMap<u64, Vec<u64>>,
     written: FxHashSet<u64>,
+    /// It has jumped to another function for good.
+    is_left: bool,
+    /// Words above the own frame that were read: arguments.
+    arguments: FxHashSet<u64>,
     below: FxHashSet<u64>,
     /// Words that the last instruction wrote below SP.
     pending: Vec<u64>,
 }
 
 impl Look {
-    pub fn new(registers: Registers, own: Range<u64>, table: Arc<Table>, calls: FxHashMap<u64, u64>) -> Look {
+    /// `next` has each instruction and what is behind it, `calls` those that call.
+    pub fn new(
+        registers: Registers,
+        own: Range<u64>,
+        table: Arc<Table>,
+        next: FxHashMap<u64, u64>,
+        calls: FxHashSet<u64>,
+    ) -> Look {
         Look {
             registers,
             own,
             table,
+            next,
             calls,
             number: 0,
             entry: [0; GENERAL],
@@ -86,7 +106,11 @@ impl Look {
             wrong: FxHashMap::default(),
             without: FxHashSet::default(),
             dead: FxHashMap::default(),
+            above: FxHashMap::default(),
+            ways: FxHashMap::default(),
             written: FxHashSet::default(),
+            is_left: false,
+            arguments: FxHashSet::default(),
             below: FxHashSet::default(),
             pending: Vec::new(),
         }
@@ -95,11 +119,20 @@ impl Look {
     /// A run begins.
     pub fn begin(&mut self, gpr: [u64; GENERAL], number: u64) {
         (self.entry, self.gpr, self.number) = (gpr, gpr, number);
-        (self.last, self.writers) = (0, [0; GENERAL]);
+        (self.last, self.writers, self.is_left) = (0, [0; GENERAL], false);
         self.open.clear();
         self.written.clear();
+        self.arguments.clear();
         self.below.clear();
+        self.ways.insert(number, Vec::new());
         self.pending.clear();
+    }
+
+    /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did.
+    pub fn end(&mut self, is_left: bool) {
+        if is_left || self.is_left {
+            self.above.retain(|_, word| word.number != self.number);
+        }
     }
 
     /// A function that it called has returned.
@@ -134,14 +167,22 @@ impl Look {
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
         self.moved(now.gpr);
+        if self.own.contains(&pc) && self.next.get(&self.last) != Some(&pc) {
+            let way = self.ways.entry(self.number).or_default();
+            if way.len() < WAY && !way.contains(&pc) {
+                way.push(pc);
+            }
+        }
         self.last = pc;
         if self.open.last() == Some(&pc) {
             self.open.pop();
         }
         if !self.open.is_empty() || !self.own.contains(&pc) {
+            self.is_left |= self.open.is_empty();
             return;
         }
-        self.open.extend(self.calls.get(&pc));
+        let behind = self.next.get(&pc).filter(|_| self.calls.contains(&pc));
+        self.open.extend(behind);
         let table = self.table.clone();
         let Some(row) = table.row(pc) else {
             if !table.is_untold(pc) {
@@ -169,6 +210,9 @@ impl Look {
     /// The instruction that runs accesses the stack.
     pub fn accessed(&mut self, Access { at, is_write, bytes }: Access) {
         let limit = self.sp().wrapping_sub(self.registers.machine.red_zone);
+        let abi = self.registers.abi;
+        let frame = self.entry[usize::from(abi.sp.0)] + abi.return_bytes();
+        let is_own = self.own.contains(&self.last);
         for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
             if is_write {
                 self.written.insert(word);
@@ -176,9 +220,15 @@ impl Look {
                 if word < limit {
                     self.pending.push(word);
                 }
-            } else if self.below.contains(&word) && word < limit && self.own.contains(&self.last) {
-                let dead = Dead { number: self.number, word, sp: self.sp() };
+                if is_own && word >= frame && !self.arguments.contains(&word) {
+                    let above = Foreign { number: self.number, word, off: word - frame };
+                    self.above.entry(self.last).or_insert(above);
+                }
+            } else if self.below.contains(&word) && word < limit && is_own {
+                let dead = Foreign { number: self.number, word, off: self.sp() - word };
                 self.dead.entry(self.last).or_insert(dead);
+            } else if word >= frame {
+                self.arguments.insert(word);
             }
         }
     }

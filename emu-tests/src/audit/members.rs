@@ -6,6 +6,7 @@ use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, origin};
 use link::{Image, Input, Options, SymbolKind, link, relocatable};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
@@ -18,7 +19,7 @@ const CODE: u64 = 0x5d_36c0_0000;
 const SEVERAL: usize = 5;
 
 /// Why C's convention binds a function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundary {
     /// Code of a compiler calls it.
@@ -42,7 +43,7 @@ pub(super) struct Function {
 }
 
 /// What an object says of its protection.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Marked {
     /// The object.
     pub member: String,

@@ -15,6 +15,7 @@ use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::Input;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::asked::{Asked, Only};
@@ -24,7 +25,7 @@ use self::members::Members;
 pub use self::members::{Boundary, Marked};
 
 /// What came of an audit.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Audited {
     /// The architecture.
     pub arch: &'static str,

@@ -6,6 +6,7 @@
 //! reason = "between the last pop and ret"
 //! ```
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use codegen::words::error::{Error, Result};
@@ -60,6 +61,11 @@ impl Baseline {
             *met = true;
             true
         })
+    }
+
+    /// Why each is accepted.
+    pub fn reasons(&self) -> HashMap<&str, &str> {
+        self.0.iter().map(|(entry, _)| (entry.finding.as_str(), entry.reason.as_str())).collect()
     }
 
     /// What is accepted, and is not there any more.

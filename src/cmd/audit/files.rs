@@ -1,15 +1,16 @@
 //! What is audited: objects, archives, shared libraries, packages and folders of them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Read as _;
 use std::path::Path;
 
 use codegen::words::error::{Error, Result};
-use codegen::words::input::append;
-use link::archive::{is_archive, members};
+use link::archive::{is_archive, is_thin, members, named_files};
 use link::{Input, backend_of};
-use tar::Archive;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
+use super::package;
 use crate::cmd::shared::{compressed, input};
 
 /// Objects that belong together: an archive's, or those that were given alone; of one architecture.
@@ -22,6 +23,36 @@ pub struct Unit {
     pub objects: Vec<(String, Vec<u8>)>,
 }
 
+/// Where a file is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The user named it.
+    Named,
+    /// It is in a folder that the user named.
+    Folder,
+    /// It is in a package.
+    Package,
+}
+
+/// A file that was read.
+#[derive(Serialize, JsonSchema)]
+pub struct Origin {
+    pub file: String,
+    pub sha256: String,
+    /// Of a Debian package: its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+impl Origin {
+    fn of(file: &str, bytes: &[u8]) -> Origin {
+        let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Origin { file: file.to_owned(), sha256, package: None, version: None }
+    }
+}
+
 /// All that was given.
 #[derive(Default)]
 pub struct Files {
@@ -32,6 +63,8 @@ pub struct Files {
     pub declared: HashSet<String>,
     /// Archives and objects for machines that are not known here.
     pub foreign: Vec<String>,
+    /// The files that were read, of those that are not in packages.
+    pub origins: Vec<Origin>,
 }
 
 impl Files {
@@ -48,7 +81,8 @@ impl Files {
             } else {
                 let bytes =
                     input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
-                files.file(&path.display().to_string(), bytes, true)?;
+                files.origins.push(Origin::of(&files.given, &bytes));
+                files.file(&path.display().to_string(), bytes, From::Named)?;
             }
         }
         Ok(files)
@@ -71,31 +105,49 @@ impl Files {
                 self.folder(&path)?;
             } else if kind.is_file() && is_wanted(&path) {
                 let bytes = input::bytes(&path).map_err(refused)?;
-                self.file(&path.display().to_string(), bytes, false)?;
+                self.origins.push(Origin::of(&path.display().to_string(), &bytes));
+                self.file(&path.display().to_string(), bytes, From::Folder)?;
             }
         }
         Ok(())
     }
 
     /// One file; what was named itself must be of use.
-    fn file(&mut self, name: &str, bytes: Vec<u8>, named: bool) -> Result<()> {
-        let archive = is_archive(&bytes);
-        if archive && bytes.get(8..21) == Some(b"debian-binary") {
+    fn file(&mut self, name: &str, bytes: Vec<u8>, from: From) -> Result<()> {
+        if name.ends_with(".h") || name.ends_with(".hpp") {
+            self.header(&String::from_utf8_lossy(&bytes));
+            return Ok(());
+        }
+        if package::is_package(&bytes) {
             return self.package(name, &bytes);
         }
-        if archive {
+        if is_thin(&bytes) && from != From::Package {
+            return self.thin(name, &bytes);
+        }
+        if is_archive(&bytes) {
             for (member, bytes) in members(&Input { name, bytes: &bytes })? {
                 self.object(name, &member, bytes, false)?;
             }
             return Ok(());
         }
-        if name.ends_with(".h") || name.ends_with(".hpp") {
-            self.header(&String::from_utf8_lossy(&bytes));
-            return Ok(());
-        }
         let bytes = compressed::expanded(name, &bytes)?.unwrap_or(bytes);
         let unit = if name.ends_with(".o") { "" } else { name };
-        self.object(unit, name, &bytes, named)
+        self.object(unit, name, &bytes, from == From::Named)
+    }
+
+    /// The files that a thin archive names.
+    fn thin(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        for file in named_files(&Input { name, bytes })? {
+            let path = Path::new(name).with_file_name(&file);
+            let refused = |e: std::io::Error| Error::new(format!("{name}: cannot read its member {file}: {e}"));
+            // A pipe or a device would be no object, and might never end.
+            if !path.metadata().map_err(refused)?.is_file() {
+                return Err(Error::new(format!("{name}: its member {file} is no plain file")));
+            }
+            let bytes = input::bytes(&path).map_err(refused)?;
+            self.object(name, &file, &bytes, false)?;
+        }
+        Ok(())
     }
 
     fn object(&mut self, unit: &str, name: &str, bytes: &[u8], named: bool) -> Result<()> {
@@ -114,26 +166,13 @@ impl Files {
         }
     }
 
-    /// A Debian package: an archive of two archives (deb(5)).
+    /// A Debian package, and what is in it.
     fn package(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        let all = members(&Input { name, bytes })?;
-        let data = all.iter().find(|(member, _)| member.starts_with("data.tar"));
-        let (member, data) = data.ok_or_else(|| Error::new(format!("{name}: a package without data.tar")))?;
-        let expanded = compressed::expanded(&format!("{name}:{member}"), data)?;
-        let fail = |e: std::io::Error| Error::new(format!("{name}: {member}: {e}"));
-        let mut archive = Archive::new(expanded.as_deref().unwrap_or(data));
-        for entry in archive.entries().map_err(fail)? {
-            let mut entry = entry.map_err(fail)?;
-            let path = entry.path().map_err(fail)?.into_owned();
-            if !entry.header().entry_type().is_file() || !is_wanted(&path) {
-                continue;
-            }
-            let mut bytes = Vec::new();
-            append(entry.by_ref(), &mut bytes).map_err(fail)?;
-            let inside = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            self.file(&inside, bytes, false)?;
+        let parts = package::parts(name, bytes)?;
+        if let (Some(about), Some(origin)) = (package::about(name, &parts)?, self.origins.last_mut()) {
+            (origin.package, origin.version) = (Some(about.name), Some(about.version));
         }
-        Ok(())
+        package::each_file(name, &parts, &is_wanted, |inside, bytes| self.file(inside, bytes, From::Package))
     }
 
     /// The words of a header: a function whose name is one of them is declared there, for all that is known.

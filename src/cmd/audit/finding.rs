@@ -1,11 +1,16 @@
 //! Claims with their places.
 
+use std::collections::HashMap;
+
 use emu_tests::{Audited, Claim};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tool::printed::printable;
 
+use super::lines::Line;
+
 /// A claim with its place.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Finding<'a> {
     /// What a baseline calls it: the claim, architecture, file, object, function and place, and nothing that another build changes.
     pub finding: String,
@@ -14,6 +19,9 @@ pub struct Finding<'a> {
     pub object: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<&'a str>,
+    /// The line of the source, where the object tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<&'a Line>,
     #[serde(flatten)]
     pub claim: &'a Claim,
     pub accepted: bool,
@@ -24,7 +32,12 @@ pub struct Done {
     pub name: String,
     pub given: String,
     pub audited: Audited,
+    /// Lines of sources, by object, function and offset.
+    pub lines: HashMap<Spot, Line>,
 }
+
+/// An object, a function in it, and bytes into that.
+pub type Spot = (String, String, u64);
 
 impl Done {
     /// Its findings.
@@ -39,12 +52,31 @@ impl Done {
 
 impl<'a> Finding<'a> {
     fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
-        let Done { name: file, given, audited } = done;
+        let Done { name: file, given, audited, lines } = done;
         let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
         let place = if file.is_empty() { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
         let of = function.map_or_else(String::new, |function| format!(" {function}"));
         let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
-        Finding { finding, given, file, object, function, claim, accepted: false }
+        let spot = function.map(|function| (object.to_owned(), function.to_owned(), claim.offset.unwrap_or(0)));
+        let line = spot.and_then(|spot| lines.get(&spot));
+        Finding { finding, given, file, object, function, line, claim, accepted: false }
+    }
+
+    /// The function or the object that it is about.
+    pub fn about(&self) -> String {
+        self.function.map_or_else(|| self.place(), printable)
+    }
+
+    /// The function and the offset of the instruction, or the object.
+    pub fn spot(&self) -> String {
+        let offset = self.claim.offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
+        format!("{}{offset}", self.about())
+    }
+
+    /// The command that shows it again.
+    pub fn again(&self) -> Option<String> {
+        let (function, seed) = (printable(self.function?), self.claim.seed?);
+        Some(format!("tramptool audit {} --function {function} --seed {seed}", printable(self.given)))
     }
 
     /// The object, and the archive that it is in.

@@ -54,13 +54,13 @@ fn grouped<'f>(
 /// One finding, and how many more are alike.
 fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
     let Some(finding) = alike.first() else { return };
-    let Claim { kind, tier, offset, instruction, instructions, seed, .. } = finding.claim;
+    let Claim { kind, tier, instruction, instructions, .. } = finding.claim;
     let style = if *tier == Tier::Note { Style::Quiet } else { Style::Heading };
-    let place = offset.map_or_else(String::new, |offset| format!("+{offset:#x}"));
-    let function = finding.function.map_or_else(String::new, |function| format!(" {}{place}", printable(function)));
+    let function = finding.function.map_or_else(String::new, |_| format!(" {}", finding.spot()));
     let _ = writeln!(out, "{} {}{function}", ui.paint(style, &kind.to_string()), finding.place());
     if !instruction.is_empty() {
-        let _ = writeln!(out, "      {}", printable(instruction));
+        let line = finding.line.map_or_else(String::new, |line| format!("  ({})", line.shown()));
+        let _ = writeln!(out, "      {}{line}", printable(instruction));
     }
     let more = if *instructions > 1 {
         format!(", and the same at {} instructions more", instructions - 1)
@@ -75,9 +75,8 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
         let more = if names.len() > 5 { ", ..." } else { "" };
         paragraph(&format!("The same in {} more: {shown}{more}", names.len()), ui, out);
     }
-    if let (Some(function), Some(seed)) = (finding.function, seed) {
-        let (given, function) = (printable(finding.given), printable(function));
-        let _ = writeln!(out, "  again: tramptool audit {given} --function {function} --seed {seed}");
+    if let Some(again) = finding.again() {
+        let _ = writeln!(out, "  again: {again}");
     }
     out.push('\n');
 }
@@ -90,7 +89,7 @@ fn paragraph(text: &str, ui: &Ui, out: &mut String) {
 }
 
 /// What was judged of a file, and why the rest was not.
-fn summary(Done { name, given, audited }: &Done, out: &mut String) {
+fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     let name = if name.is_empty() { given } else { name };
     let functions = &audited.functions;
     let judged = functions.iter().filter(|f| f.not_judged.is_none());

@@ -4,14 +4,19 @@ mod baseline;
 mod files;
 mod finding;
 mod human;
+mod letter;
+mod lines;
+mod package;
+mod sarif;
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
-use emu_tests::{Asked, Audited, Only, Tier, audit};
+use emu_tests::{Asked, Audited, Judged, Only, Tier, audit};
 use link::{Input, backend_of};
+use schemars::JsonSchema;
 use serde::Serialize;
 use wildmatch::WildMatch;
 
@@ -21,8 +26,9 @@ use super::shared::output;
 use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 use baseline::Baseline;
-use files::{Files, Unit};
-use finding::{Done, Finding};
+use files::{Files, Origin, Unit};
+use finding::{Done, Finding, Spot};
+use lines::{Line, line_of};
 
 /// Arguments of `audit`.
 #[derive(Args)]
@@ -47,8 +53,17 @@ pub struct AuditArgs {
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// The output's format
-    #[arg(long, value_enum, default_value = "human", hide_possible_values = true, value_name = "human|json|baseline")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "human",
+        hide_possible_values = true,
+        value_name = "human|json|sarif|baseline"
+    )]
     format: Form,
+    /// Write this finding, by the name that a baseline gives it, as a text for those who wrote the assembly
+    #[arg(long, value_name = "FINDING", conflicts_with = "format")]
+    report: Option<String>,
     /// Write it to a file instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -58,7 +73,7 @@ pub struct AuditArgs {
 
 const EXAMPLES: &str = "\
 Finds the objects that no compiler made, and runs those of their functions that C calls, or that headers declare. Each is run from \
-many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C9, and what is not looked at.
+many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C10, and what is not looked at.
 
 Exit code: 0 nothing is claimed but notes and what the baseline accepts, 1 something is, or what the baseline accepts is gone, \
 2 trouble, or there was nothing that could be judged.
@@ -66,7 +81,8 @@ Exit code: 0 nothing is claimed but notes and what the baseline accepts, 1 somet
 Examples:
   tramptool audit libcrypto.a
   tramptool audit libgmp-dev_6.2.1_amd64.deb --format json -o audit.json
-  tramptool audit my.o my.h --baseline accepted.toml";
+  tramptool audit my.o my.h --baseline accepted.toml --format sarif -o audit.sarif
+  tramptool audit my.o --report 'C1 x86_64 my.o sum rbx'";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
@@ -74,22 +90,27 @@ enum Form {
     Human,
     /// For programs.
     Json,
+    /// For code review.
+    Sarif,
     /// A file for --baseline.
     Baseline,
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
+/// What `audit --format json` writes.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "tramptool audit")]
+pub struct Report<'a> {
     schema: &'static str,
     version: &'static str,
     findings: Vec<Finding<'a>>,
     gone: Vec<&'a str>,
+    inputs: Vec<Origin>,
     units: Vec<Judgement<'a>>,
     foreign: &'a [String],
 }
 
-#[derive(Serialize)]
-struct Judgement<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Judgement<'a> {
     file: &'a str,
     #[serde(flatten)]
     audited: &'a Audited,
@@ -104,9 +125,10 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     args.baseline.iter().for_each(|path| input::note(path));
     let mut files = Files::of(&args.files)?;
     let asked = asked(args, std::mem::take(&mut files.declared));
-    let foreign = std::mem::take(&mut files.foreign);
+    let (foreign, inputs) = (std::mem::take(&mut files.foreign), std::mem::take(&mut files.origins));
+    let here = std::env::current_dir().unwrap_or_default();
     let _threads = args.sandbox.enter(args.output.as_deref())?;
-    let done = files.units().map(|unit| judged(unit, &asked)).collect::<Result<Vec<Done>>>()?;
+    let done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
     let mut findings: Vec<Finding> = done.iter().flat_map(Done::findings).collect();
     findings.iter_mut().for_each(|finding| finding.accepted = accepted.accepts(&finding.finding));
     findings.sort_by(|a, b| (a.claim.tier, a.claim.kind, &a.finding).cmp(&(b.claim.tier, b.claim.kind, &b.finding)));
@@ -119,13 +141,16 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
         (true, false) => DONE,
         (false, false) => TROUBLE,
     };
-    let text = match args.format {
-        Form::Human => human::text(&done, &findings, &gone, &foreign, ui),
-        Form::Baseline => baseline::written(findings.iter().map(|finding| finding.finding.as_str()))?,
-        Form::Json => {
+    let text = match (args.format, &args.report) {
+        (_, Some(name)) => letter::text(name, &inputs, &findings)?,
+        (Form::Human, None) => human::text(&done, &findings, &gone, &foreign, ui),
+        (Form::Baseline, None) => baseline::written(findings.iter().map(|finding| finding.finding.as_str()))?,
+        (Form::Sarif, None) => tool::printed::json(&sarif::document(&findings, &accepted.reasons()))?,
+        (Form::Json, None) => {
             let units = done.iter().map(|done| Judgement { file: &done.name, audited: &done.audited }).collect();
             let version = env!("CARGO_PKG_VERSION");
-            tool::printed::json(&Report { schema: "audit-1", version, findings, gone, units, foreign: &foreign })?
+            let foreign = &foreign;
+            tool::printed::json(&Report { schema: "audit-1", version, findings, gone, inputs, units, foreign })?
         }
     };
     output::report(text, args.output.as_deref(), ui)?;
@@ -142,9 +167,23 @@ fn asked(args: &AuditArgs, declared: HashSet<String>) -> Asked {
     Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed }
 }
 
-fn judged(unit: Unit, asked: &Asked) -> Result<Done> {
+fn judged(unit: Unit, asked: &Asked, here: &Path) -> Result<Done> {
     let inputs: Vec<Input> = unit.objects.iter().map(|(name, bytes)| Input { name, bytes }).collect();
     let first = inputs.first().ok_or_else(|| Error::new(format!("{}: it has no object", unit.name)))?;
     let audited = audit(&inputs, backend_of(first, tool::BACKENDS)?, asked)?;
-    Ok(Done { name: unit.name, given: unit.given, audited })
+    let lines = lines(&unit, &audited, here);
+    Ok(Done { name: unit.name, given: unit.given, audited, lines })
+}
+
+/// The lines of the sources that claims are about, where objects have line tables; files below the current directory from there.
+fn lines(unit: &Unit, audited: &Audited, here: &Path) -> HashMap<Spot, Line> {
+    let claims =
+        audited.functions.iter().flat_map(|f| f.claims.iter().map(move |claim| (f, claim.offset.unwrap_or(0))));
+    let line = |(function, offset): (&Judged, u64)| {
+        let mut objects = unit.objects.iter().filter(|(name, _)| *name == function.member);
+        let mut line = objects.find_map(|(_, bytes)| line_of(bytes, &function.symbol, offset))?;
+        line.file = line.file.strip_prefix(here).map(Path::to_owned).unwrap_or(line.file);
+        Some(((function.member.clone(), function.symbol.clone(), offset), line))
+    };
+    claims.filter_map(line).collect()
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -93,6 +95,33 @@ fn list(value: &Value) -> &[Value] {
 
 fn says(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.trim().is_empty())
+}
+
+/// OASIS's own schema of the format.
+pub fn schema() -> jsonschema::Validator {
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    // The crate that has the types of SARIF has OASIS's own schema too.
+    let metadata = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--offline",
+            "--locked",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata = json(&String::from_utf8(metadata.stdout).unwrap());
+    let package = metadata["packages"].as_array().unwrap().iter().find(|p| p["name"] == "serde-sarif").unwrap();
+    let directory = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+    // Its pattern of a language has a bracket too many, which not every reader of regular expressions takes.
+    let schema = std::fs::read_to_string(directory.join("src/schema.json")).unwrap();
+    let schema = json(&schema.replace("{2}]?$", "{2}$"));
+    assert_eq!(schema["title"], "Static Analysis Results Format (SARIF) Version 2.1.0 JSON Schema");
+    jsonschema::validator_for(&schema).unwrap()
 }
 
 /// The rules that this file breaks.
