@@ -62,6 +62,11 @@ fn report(bench: &Bench, code: i32, more: &[&str]) -> Value {
     report
 }
 
+/// The number of objects by hand.
+fn signs(unit: &Value) -> u64 {
+    unit["by_hand"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}
+
 /// The claims of each function.
 fn claims(report: &Value) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -87,7 +92,7 @@ fn each_breach_of_the_convention_is_claimed_and_nothing_else() {
             assert_eq!(claimed, *wanted, "{arch}: {name}: {report:#}");
         }
         let unit = &report["units"][0];
-        assert_eq!((&unit["by_hand"], &unit["private"], &unit["objects"]), (&1.into(), &1.into(), &2.into()), "{arch}");
+        assert_eq!((&signs(unit), &unit["private"], &unit["objects"]), (&1, &1.into(), &2.into()), "{arch}");
         let judged = |f: &&Value| f["not_judged"].is_null();
         let functions = unit["functions"].as_array().unwrap();
         assert_eq!(functions.iter().filter(judged).count(), names.len() - 1, "{arch}: {unit:#}");
@@ -304,6 +309,59 @@ fn an_unprotected_object_among_protected_ones_is_claimed() {
         let report = report(&bench, 1, &["libhand.a"]);
         let marks = report["units"][0]["marks"].as_array().unwrap();
         assert_eq!((marks.len(), &marks[0]["member"]), (1, &"hand.o".into()), "{arch}: {report:#}");
+    }
+}
+
+/// A function with a landing pad, one without, one that returns by a return to itself: by architecture.
+const MARKED: [(&str, &str, &str, &str); 3] = [
+    (
+        "x86_64",
+        "endbr64\n xor %eax, %eax\n ret",
+        "xor %eax, %eax\n ret",
+        "endbr64\n lea 1f(%rip), %rax\n push %rax\n ret\n1: ret",
+    ),
+    ("arm64", "hint #34\n mov x0, #0\n ret", "mov x0, #0\n ret", "hint #34\n adr x1, 1f\n ret x1\n1: ret"),
+    ("riscv64", "auipc zero, 0\n li a0, 0\n ret", "li a0, 0\n ret", "auipc zero, 0\n lla t0, 1f\n jr t0\n1: ret"),
+];
+
+/// A note is judged by what the code does: where its address is taken there is a landing pad, and its returns pass a shadow stack, if
+/// the architecture's checks each return.
+#[test]
+fn a_note_that_promises_too_much_is_claimed() {
+    for (arch, with, without, hops) in MARKED {
+        let tools = arches().into_iter().find(|(name, _)| *name == arch).unwrap().1;
+        let marks = tool::backend(arch).unwrap().facts().marks.as_ref().unwrap();
+        let bench = Bench::new();
+        let gcc = format!("{tools}gcc");
+        let c = "long with(void), without(void), hops(void);\nlong (*all[])(void) = { with, without };\nlong use(void) { return all[1]() + with() + hops(); }\n";
+        fs::write(bench.path("use.c"), c).unwrap();
+        bench.tool(&gcc, &["-c", "use.c"]);
+        for bits in [0, marks.pads, marks.shadow_stack, marks.pads | marks.shadow_stack] {
+            let note = format!(
+                ".section .note.gnu.property, \"a\"\n.balign 8\n.4byte 4, 16, 5\n.asciz \"GNU\"\n.4byte {:#x}, 4, {bits}, 0\n",
+                marks.property
+            );
+            let functions = [("with", with), ("without", without), ("hops", hops)].map(|(name, code)| {
+                format!(".globl {name}\n.type {name}, %function\n{name}:\n {code}\n.size {name}, . - {name}\n")
+            });
+            fs::write(bench.path("hand.s"), format!(".text\n{}{note}", functions.concat())).unwrap();
+            bench.tool(&gcc, &["-c", "hand.s"]);
+            let _ = fs::remove_file(bench.path("libhand.a"));
+            bench.tool(&format!("{tools}ar"), &["rcs", "libhand.a", "use.o", "hand.o"]);
+            let out = bench.run(&["audit", "libhand.a", "--format", "json"]);
+            let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+            let found = report["findings"].as_array().unwrap().iter();
+            let found: Vec<&str> = found.filter(|f| f["kind"] == "C8").map(|f| f["place"].as_str().unwrap()).collect();
+            let (mut found, mut wanted) = (found, Vec::new());
+            found.sort_unstable();
+            if bits & marks.pads != 0 {
+                wanted.push("the landing pad of without");
+            }
+            if bits & marks.shadow_stack != 0 && marks.checks_returns {
+                wanted.push("the shadow stack");
+            }
+            assert_eq!(found, wanted, "{arch} {bits}: {report:#}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 use codegen::arch::facts::{Cie, EFlags, Facts, NumberOf};
 use codegen::arch::harden::Harden;
-use codegen::arch::machine::{Goes, Lent, Machine};
+use codegen::arch::machine::{Goes, Lent, Machine, SystemCall};
 use codegen::arch::patch::{Branch, Patch, Relocation};
 use codegen::ask::option::Choices;
 use codegen::ask::spec::{Around, Direct, Form, Kind, Programs, Spec};
@@ -56,13 +56,14 @@ static FACTS: Facts = Facts {
     aliases: &[],
     machine: 0xfeed,
     e_flags: EFlags::NONE,
+    unwinders_jump: false,
     comment: ";",
     function_type: "@function",
     progbits: "@progbits",
     reg_prefix: "",
     assembler: "toy-as",
     align: 4,
-    landing_pads: None,
+    marks: None,
     fill: (&[0, 0, 0, 0], ""),
     fill_end: false,
     options: OPTIONS,
@@ -134,6 +135,7 @@ static MACHINE: Machine = Machine {
     trap: &[],
     short_trap: &[],
     ret: &[],
+    system_call: SystemCall { bytes: &[], lost: RegSet::EMPTY },
     return_thunk: "",
     disassembler: ("", "", &[]),
     calls: &[],
@@ -146,7 +148,6 @@ static MACHINE: Machine = Machine {
     record: 0,
     e_flags_abi: 0,
     red_zone: 0,
-    protection: 0,
     millicode: &[],
     kept_by_platform: RegSet::EMPTY,
     entry_sp: &[0],

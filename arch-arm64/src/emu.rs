@@ -1,6 +1,6 @@
 //! Data of arm64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad, SystemCall};
 use codegen::words::abi::RegSet;
 
 use crate::emulated::LENT;
@@ -37,6 +37,8 @@ pub const MACHINE: Machine = Machine {
     trap: &[0x00, 0x00, 0x20, 0xd4],
     short_trap: &[],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
+    // `svc #0`: arch/arm64/kernel/syscall.c.
+    system_call: SystemCall { bytes: &[0x01, 0x00, 0x00, 0xd4], lost: RegSet::EMPTY },
     return_thunk: "",
     disassembler: ("arm64", "arm", &[]),
     calls: &[(283, 0, 0), (282, 0, 0), (280, 0, 0)],
@@ -60,8 +62,6 @@ pub const MACHINE: Machine = Machine {
     record: 0,
     e_flags_abi: 0,
     red_zone: 0,
-    // GNU_PROPERTY_AARCH64_FEATURE_1_AND: ELF for the Arm 64-bit Architecture, 6.
-    protection: 0xc000_0000,
     millicode: &[],
     // x18 is scratch in Linux's user space.
     kept_by_platform: RegSet::EMPTY,

@@ -17,7 +17,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, EFlags, Facts};
+use codegen::arch::facts::{Cie, EFlags, Facts, Marks};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -38,13 +38,15 @@ pub const FACTS: Facts = Facts {
     aliases: &["aarch64"],
     machine: 183,
     e_flags: EFlags::NONE,
+    unwinders_jump: true,
     comment: "//",
     function_type: "%function",
     progbits: "%progbits",
     reg_prefix: "",
     assembler: "aarch64-linux-gnu-as",
     align: 8,
-    landing_pads: Some(0xc000_0000),
+    // GNU_PROPERTY_AARCH64_FEATURE_1_AND, BTI and GCS: ELF for the Arm 64-bit Architecture, 6.
+    marks: Some(Marks { property: 0xc000_0000, pads: 1, shadow_stack: 4, checks_returns: true }),
     fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
     fill_end: false,
     options: option::OPTIONS,

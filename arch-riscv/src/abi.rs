@@ -16,7 +16,7 @@ use codegen::words::error::Result;
 use codegen::words::proto::{Class, Prototype, Scalar, Type};
 use codegen::words::recorder::Recorder;
 
-use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Rvc, Vectors};
+use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Lpad, Rvc, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -194,14 +194,18 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),
         Cfi::Off => None,
     };
-    let harden = Harden { typed, ..Harden::NONE };
+    let landing = match choices.option() {
+        Lpad::On => Some("LPAD"),
+        Lpad::Off => None,
+    };
+    let harden = Harden { landing, typed, ..Harden::NONE };
     let own = Own {
         e_flags,
         harden,
         direct_test: DIRECT,
         stack_align: 16,
         resume: 8,
-        pad: 0,
+        pad: if landing.is_some() { 4 } else { 0 },
         lead,
         layouts,
         places: Some(place),

@@ -1,6 +1,6 @@
 //! Data of riscv64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad, SystemCall};
 use codegen::words::abi::RegSet;
 
 use crate::emulated::LENT;
@@ -32,6 +32,8 @@ pub const MACHINE: Machine = Machine {
     trap: &[0x73, 0x00, 0x10, 0x00],
     short_trap: &[0x02, 0x90],
     ret: &[0x67, 0x80, 0x00, 0x00],
+    // ECALL: arch/riscv/kernel/traps.c.
+    system_call: SystemCall { bytes: &[0x73, 0x00, 0x00, 0x00], lost: RegSet::EMPTY },
     return_thunk: "",
     disassembler: ("riscv", "riscv64", &["riscvc"]),
     calls: &[(19, 0, 0), (18, 0, 0), (17, 0, 0)],
@@ -41,15 +43,16 @@ pub const MACHINE: Machine = Machine {
     goes,
     jumps: &["j", "c.j"],
     relative: true,
-    // Zicfilp is not in profile linux-6.12.
-    pads: &[],
+    // LPAD with label 0. RISC-V privileged manual, "Landing Pad (Zicfilp)".
+    pads: &[Pad {
+        bytes: &[0x17, 0x00, 0x00, 0x00],
+        lets: &[IndirectBranch::Call, IndirectBranch::Jump, IndirectBranch::Veneer],
+    }],
     // RISC-V psABI, "Frame Pointer Convention".
     orc: &[],
     record: -16,
     e_flags_abi: 6,
     red_zone: 0,
-    // GNU_PROPERTY_RISCV_FEATURE_1_AND: RISC-V ELF psABI, "Program Property".
-    protection: 0xc000_0000,
     millicode: &["__riscv_save_", "__riscv_restore_"],
     kept_by_platform: RegSet::of(&[GP, TP]),
     entry_sp: &[0],

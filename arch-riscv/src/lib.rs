@@ -17,7 +17,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, Facts, LengthRelocs};
+use codegen::arch::facts::{Cie, Facts, LengthRelocs, Marks};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -37,13 +37,15 @@ pub const FACTS: Facts = Facts {
     aliases: &["riscv", "rv64"],
     machine: 243,
     e_flags: abi::E_FLAGS,
+    unwinders_jump: false,
     comment: "#",
     function_type: "@function",
     progbits: "@progbits",
     reg_prefix: "",
     assembler: "riscv64-linux-gnu-as",
     align: 4,
-    landing_pads: None,
+    // GNU_PROPERTY_RISCV_FEATURE_1_AND, CFI_LP_UNLABELED and CFI_SS: RISC-V ELF psABI, "Program Property".
+    marks: Some(Marks { property: 0xc000_0000, pads: 1, shadow_stack: 2, checks_returns: false }),
     fill: (&[0x01, 0x00], ""),
     fill_end: true,
     options: option::OPTIONS,

@@ -45,7 +45,8 @@ impl Lower for Riscv64 {
                 cx.noted(Insn::LdReg { dst: DIRECT, base: DIRECT, at }, "op->direct_call");
                 cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::EarlyDirect) });
             }
-            Step::LandingPad | Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
+            Step::LandingPad => cx.noted(Insn::Lpad, "lpad 0"),
+            Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
             }
             Step::Authenticate => return Err(cx.unsupported(step)),
@@ -94,7 +95,7 @@ impl Lower for Riscv64 {
             Step::BranchIfDirect => cx.insn(Insn::Bnez { reg: DIRECT, to: Local::Path(ExitPath::Direct) }),
             Step::AllocWithReturn => alloc(cx),
             Step::Free(_) | Step::FreeWithReturn => cx.insn(Insn::Addi { dst: SP, src: SP, imm: cx.frame_size(0) }),
-            Step::Leave(way) => leave(way, cx),
+            Step::Leave(way) => leave(way, cx)?,
         }
         Ok(())
     }
@@ -182,11 +183,21 @@ fn restore(cx: &mut Lowering<Insn>) {
     }
 }
 
-fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
+/// # Errors
+/// A jump into a function would have to reach a landing pad: none of the registers whose jumps need none is free.
+fn leave(way: ExitPath, cx: &mut Lowering<Insn>) -> Result<()> {
     if let (ExitPath::Function, Kind::Record(_)) = (way, cx.spec.kind) {
+        if cx.target.harden.landing.is_some() {
+            return Err(Error::Absent {
+                profile: cx.target.convention.profile.to_owned(),
+                what: "way back into a function behind its landing pad, which Zicfilp lets pass and `record` needs"
+                    .to_owned(),
+                valid: "lpad=off, or a form that calls the function: --events both with a frame".to_owned(),
+            });
+        }
         let sym = cx.body();
         cx.noted(Insn::Tail { sym }, "into the traced function");
-        return;
+        return Ok(());
     }
     let (reg, note) = match way {
         ExitPath::Function => (PC, "into the traced function"),
@@ -198,6 +209,7 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) {
         ExitPath::Caller | ExitPath::Skipped => (RA, ""),
     };
     cx.noted(Insn::Jr { reg }, note);
+    Ok(())
 }
 
 /// Have pc at hand, where the site jumped and so left none. Nothing is done if it was loaded before.

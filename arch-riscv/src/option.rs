@@ -1,5 +1,6 @@
 //! The options.
 
+use codegen::ask::option::Pad;
 use codegen::ask::spec::{Around, Form, Kind, Regs};
 
 codegen::options! {
@@ -24,6 +25,9 @@ codegen::options! {
     Vectors = "vectors" { None = "none", Save = "save" }
         "save fa0 to fa7, and fa0 and fa1 at returns, of the ABI lp64d, so that handlers may use vector registers",
         applies: |kind, _| kind.may_lose_vectors(), apart: true;
+    Lpad = "lpad" { Off = "off", On = "on" }
+        "an LPAD landing pad, for Zicfilp, and the property note; older linkers warn of the note",
+        applies: |_, pad| pad == Pad::First, apart: true;
     FrameRecords = "frame-records" { Off = "off", On = "on" }
         "store two frame records; without them an unwinder by frame pointers misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;

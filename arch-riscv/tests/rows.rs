@@ -95,6 +95,7 @@ every_row! {
     AddiwWide { dst: reg, imm: signed };
     Slli { dst: reg, by: shift };
     Nop;
+    Lpad;
     Nop4;
     AmoaddD { dst: not_sp, add: reg, base: reg };
     Bgeu { reg: reg, with: reg, to: Rng::local };

@@ -1,10 +1,12 @@
 //! Data of x86-64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad};
+use codegen::arch::machine::{
+    Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad, SystemCall,
+};
 use codegen::words::abi::{Reg, RegSet};
 
 use crate::emulated::LENT;
-use crate::regs::{R10, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
+use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
@@ -40,6 +42,8 @@ pub const MACHINE: Machine = Machine {
     trap: &[0xcc],
     short_trap: &[],
     ret: &[0xc3],
+    // SYSCALL: x86-64 psABI, A.2.1.
+    system_call: SystemCall { bytes: &[0x0f, 0x05], lost: RegSet::of(&[RCX, R11]) },
     return_thunk: "__x86_return_thunk",
     disassembler: ("x86", "mode64", &[]),
     calls: &[(4, 1, -4), (4, 2, -4)],
@@ -73,8 +77,6 @@ pub const MACHINE: Machine = Machine {
     e_flags_abi: 0,
     // x86-64 psABI, 3.2.2.
     red_zone: 128,
-    // GNU_PROPERTY_X86_FEATURE_1_AND: x86-64 psABI, 4.1.2.
-    protection: 0xc000_0002,
     millicode: &["__sse_savms64", "__sse_resms64", "__avx_savms64", "__avx_resms64"],
     kept_by_platform: RegSet::EMPTY,
     entry_sp: &[8, 0],

@@ -17,7 +17,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, EFlags, Facts};
+use codegen::arch::facts::{Cie, EFlags, Facts, Marks};
 use codegen::arch::machine::Machine;
 use codegen::ask::option::Choices;
 use codegen::ask::spec::Kind;
@@ -37,13 +37,15 @@ pub const FACTS: Facts = Facts {
     aliases: &["x86", "x86-64", "amd64"],
     machine: 62,
     e_flags: EFlags::NONE,
+    unwinders_jump: true,
     comment: "#",
     function_type: "@function",
     progbits: "@progbits",
     reg_prefix: "%",
     assembler: "x86_64-linux-gnu-as",
     align: 16,
-    landing_pads: Some(0xc000_0002),
+    // GNU_PROPERTY_X86_FEATURE_1_AND, IBT and SHSTK: x86-64 psABI, 4.1.2.
+    marks: Some(Marks { property: 0xc000_0002, pads: 1, shadow_stack: 2, checks_returns: true }),
     fill: (&[0xcc], ", 0xcc"),
     fill_end: false,
     options: option::OPTIONS,

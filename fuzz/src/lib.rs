@@ -46,7 +46,7 @@ pub fn link(bytes: &[u8]) {
     let inputs = [Input { name: "input.o", bytes }];
     for &backend in BACKENDS {
         let _ = link::sites::sites(backend, &inputs[0]);
-        let _ = link::origin::origin(backend.machine(), &inputs[0]);
+        let _ = link::origin::origin(backend, &inputs[0]);
         for base in BASES {
             for stub in [None, Some(backend.machine().ret)] {
                 let options = Options { base, stub, ..Options::default() };

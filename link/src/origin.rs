@@ -3,7 +3,9 @@
 //! Package builders strip line tables and names of sources from archives. What stays is the order of the sections that compilers
 //! end a file with, their comment, and that compilers give each function a type and a size.
 
+use codegen::arch::facts::Marks;
 use codegen::arch::machine::Machine;
+use codegen::backend::Backend;
 use codegen::words::error::Result;
 use object::elf;
 use object::read::elf::{SectionHeader as _, Sym as _};
@@ -19,6 +21,9 @@ const NOTES: [&str; 4] = [".comment", ".note.GNU-stack", ".note.gnu.property", "
 /// Beginnings of the names of sections that compilers alone make.
 const COMPILED: [&str; 7] =
     [".comment", ".rodata.str", ".text.unlikely", ".text.startup", ".data.rel.ro", ".gcc_except_table", ".text.hot"];
+
+/// Beginnings and ends of the names of symbols that other compilers make: ocamlopt, for each module.
+const OTHERS: [(&str, &str); 1] = [("caml", "code_begin")];
 
 /// Ends of the names of files that assemblers make, where a build names them by their sources.
 const ASSEMBLED: [&str; 3] = [".S.o", ".s.o", ".asm.o"];
@@ -41,6 +46,8 @@ pub struct Origin {
     pub assembled: bool,
     /// A function without a size, or with a label's type.
     pub untyped: bool,
+    /// A symbol that a compiler with a convention of its own makes.
+    pub other: bool,
     /// The bits of the property note: landing pads, shadow stack; `None` without one.
     pub protection: Option<u32>,
     /// The names that it refers to.
@@ -65,8 +72,10 @@ pub struct Reference {
 pub enum Author {
     /// A person, by this sign.
     Person(&'static str),
-    /// A compiler.
+    /// A compiler of C's family.
     Compiler,
+    /// A compiler whose functions keep a convention of their own.
+    Other,
     /// Nobody: it has no code.
     Nobody,
 }
@@ -75,7 +84,8 @@ pub enum Author {
 ///
 /// # Errors
 /// A damaged file, or none that a linker takes.
-pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
+pub fn origin(backend: &dyn Backend, input: &Input) -> Result<Origin> {
+    let machine = backend.machine();
     let object = Object::read(input)?;
     let mut origin = Origin {
         has_code: false,
@@ -84,6 +94,7 @@ pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
         compiled: FROM_SOURCES.iter().any(|end| input.name.ends_with(end)),
         assembled: ASSEMBLED.iter().any(|end| input.name.ends_with(end)),
         untyped: false,
+        other: false,
         protection: None,
         references: Vec::new(),
         functions: Vec::new(),
@@ -98,7 +109,9 @@ pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
         origin.compiled |= COMPILED.iter().any(|start| name.starts_with(start));
         origin.notes.extend(NOTES.iter().position(|note| *note == name));
     }
-    origin.protection = protection(machine, &object)?;
+    if let Some(marks) = &backend.facts().marks {
+        origin.protection = protection(marks, &object)?;
+    }
     let referred = referred(machine, &object)?;
     for index in 1..object.symbols.len() {
         let fail = damaged(input.name);
@@ -113,6 +126,8 @@ pub fn origin(machine: &Machine, input: &Input) -> Result<Origin> {
         if section == 0 && (is_call || is_address) {
             origin.references.push(Reference { symbol: name.to_owned(), is_call, is_address });
         }
+        origin.other |=
+            section != 0 && OTHERS.iter().any(|(start, end)| name.starts_with(start) && name.ends_with(end));
         let function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_NOTYPE);
         if function && executable.get(section) == Some(&true) {
             origin.untyped |= symbol.st_size(LE) == 0 || symbol.st_type() == elf::STT_NOTYPE;
@@ -143,14 +158,14 @@ fn referred(machine: &Machine, object: &Object) -> Result<FxHashMap<usize, (bool
 }
 
 /// The bits of the property note that say which protection the object is compiled for.
-fn protection(machine: &Machine, object: &Object) -> Result<Option<u32>> {
+fn protection(marks: &Marks, object: &Object) -> Result<Option<u32>> {
     let fail = damaged(object.name);
     for section in object.sections.iter() {
         let Some(mut notes) = section.notes(LE, object.bytes).map_err(&fail)? else { continue };
         while let Some(note) = notes.next().map_err(&fail)? {
             let Some(mut properties) = note.gnu_properties(LE) else { continue };
             while let Some(property) = properties.next().map_err(&fail)? {
-                if property.pr_type().0 == machine.protection {
+                if property.pr_type().0 == marks.property {
                     return Ok(property.data_u32(LE).ok());
                 }
             }
@@ -172,6 +187,8 @@ pub fn authors(all: &[Origin]) -> Vec<Author> {
     let author = |origin: &Origin| {
         if !origin.has_code {
             Author::Nobody
+        } else if origin.other {
+            Author::Other
         } else if origin.assembled {
             Author::Person("its name is that of an assembly source")
         } else if origin.untyped && !origin.compiled {

@@ -224,13 +224,13 @@ impl<'a> File<'a> {
 
     /// Does the file say that what is branched to has a landing pad?
     fn guarded(&self, backend: &dyn Patch) -> bool {
-        let Some(pads) = backend.facts().landing_pads else { return false };
+        let Some(marks) = &backend.facts().marks else { return false };
         let notes = self.sections.iter().filter_map(|s| s.notes(self.endian, self.bytes).ok()?);
         let says = |note: &object::read::elf::Note<Header>| {
             let mut properties = note.gnu_properties(self.endian)?;
             while let Ok(Some(property)) = properties.next() {
-                if property.pr_type().0 == pads {
-                    return Some(property.data_u32(self.endian).ok()? & 1 == 1);
+                if property.pr_type().0 == marks.property {
+                    return Some(property.data_u32(self.endian).ok()? & marks.pads != 0);
                 }
             }
             None

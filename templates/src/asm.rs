@@ -27,8 +27,8 @@ struct Asm<'a> {
     personality: Option<[&'static str; 3]>,
     /// The section with tables of call sites.
     tables: &'static str,
-    /// The words of `.note.gnu.property` behind its name.
-    pads: Option<String>,
+    /// The words of `.note.gnu.property` behind its name, and what they say.
+    properties: Option<(String, &'static str)>,
     prologue: &'a [String],
     align: u32,
     fill: &'a str,
@@ -122,9 +122,7 @@ fn render(
         profile: target.convention.profile,
         options: target.describe(),
         made_by,
-        pads: target
-            .landing_pads_note()
-            .map(|[.., property, size, value, padding]| format!("{property:#x}, {size}, {value}, {padding}")),
+        properties: properties(listings, target),
         personality: listings.iter().any(|l| !l.table.is_empty()).then_some([
             lsda::POINTER,
             lsda::POINTER_LABEL,
@@ -144,6 +142,18 @@ fn render(
 }
 
 /// The type before a function, and the local function that is all of it, where there is one.
+/// The property note of these.
+fn properties(listings: &[TextListing], target: &Target) -> Option<(String, &'static str)> {
+    let [.., property, size, bits, padding] = target.property_note(listings.iter().all(|l| l.contract.is_paired()))?;
+    let marks = target.facts.marks.as_ref()?;
+    let said = match (bits & marks.pads != 0, bits & marks.shadow_stack != 0) {
+        (true, true) => "all code has landing pads, and goes with a shadow stack",
+        (false, _) => "all code goes with a shadow stack",
+        _ => "all code has landing pads",
+    };
+    Some((format!("{property:#x}, {size}, {bits}, {padding}"), said))
+}
+
 fn typed(word: TypeWord, function: &str, facts: &Facts) -> Vec<String> {
     let TypeWord { before, after, labelled, .. } = word;
     let bytes = |bytes: &[u8]| -> Vec<String> {

@@ -71,12 +71,12 @@
 	.8byte	{{ personality }}
 {% endif %}
 	.section .note.GNU-stack, "", {{ progbits }}
-{% if let Some(words) = pads -%}
+{% if let Some((words, said)) = properties -%}
 {{ "\t" }}.section .note.gnu.property, "a"
 	.balign	8
 	.4byte	4, 16, 5
 	.asciz	"GNU"
-	.4byte	{{ words }}		{{ c }} all code has landing pads
+	.4byte	{{ words }}		{{ c }} {{ said }}
 {% endif -%}
 {% if exports %}
 {{ c }} What EXPORT_SYMBOL makes: licence, namespace, address.

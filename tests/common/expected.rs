@@ -380,6 +380,8 @@ pub struct Process {
     /// How a direct trampoline is gone to, in the harness's names.
     pub ways: Vec<String>,
     pub landing_pads: Option<LandingPads>,
+    /// The setting under which objects say with which protection they go, if they do not always.
+    pub protected: Option<String>,
     /// What is otherwise in gdb's traces.
     #[serde(default)]
     pub gdb: Vec<Gdb>,
@@ -406,6 +408,18 @@ pub struct LandingPads {
     pub property: String,
     /// The setting without them.
     pub without: Option<String>,
+    /// The same for them and a shadow stack, where compilers have an option for both.
+    pub full: Option<Protection>,
+}
+
+/// A compiler's option for protection, and the note that comes of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protection {
+    /// The option.
+    pub flag: String,
+    /// What readelf calls the note.
+    pub property: String,
 }
 
 /// In the trace of a handler that is called from a function's entry.

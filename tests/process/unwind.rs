@@ -384,6 +384,61 @@ fn landing_pads_are_noted() {
     }
 }
 
+/// Which trampolines a shadow stack lets pass, as Bochs (SHSTK) and QEMU (GCS) have it, which enforce it: a redirected return and one
+/// that nothing returns to are stopped. A shadow stack that checks only what code pushes stops none of these.
+const PASS: [(&[&str], bool); 6] = [
+    (&["direct", "--args", "1", "--call", "handler"], true),
+    (&["around", "--args", "1", "--call", "enter", "--exit", "leave", "--function", "traced+16"], true),
+    (&["programs", "--sig", SIG, "--fentry", "handler"], true),
+    (&["programs", "--sig", SIG, "--fexit", "handler", "--flags", "CALL_ORIG", "--function", "traced+16"], true),
+    (
+        &["programs", "--sig", SIG, "--fexit", "handler", "--flags", "CALL_ORIG,SKIP_FRAME", "--function", "traced+16"],
+        false,
+    ),
+    (&["trace_return"], false),
+];
+const SIG: &str = "long traced(long a)";
+const BARE: &[&str] = &["--profile", "bare", "--emit", "obj", "--stem", "t"];
+
+/// An object says that it goes with a shadow stack if that is true, and only then: code that does not say so takes the protection
+/// from all that it is linked with.
+#[test]
+fn what_a_shadow_stack_lets_pass_is_noted() {
+    for arch in ARCHES.iter() {
+        let Some(marks) = &tool::backend(arch.name).unwrap().facts().marks else { continue };
+        let set: Vec<&str> = arch.with.protected.iter().flat_map(|set| ["--set", set]).collect();
+        for (kind, passes) in PASS {
+            let b = Bench::new();
+            b.ok(&[&["gen"], kind, BARE, &set, &["--arch", arch.name]].concat());
+            let notes = b.tool(&arch.tool("readelf"), &["-x", ".note.gnu.property", "t.o"]);
+            // The fifth group of the dump has the bits, in the byte order of the file.
+            let words: Vec<&str> = notes.split_whitespace().skip_while(|word| !word.starts_with("0x")).collect();
+            let bits =
+                words.iter().filter(|word| word.len() == 8 && word.chars().all(|c| c.is_ascii_hexdigit())).nth(6);
+            let bits = bits.map_or(0, |word| u32::from_str_radix(word, 16).unwrap().swap_bytes());
+            let wanted = passes || !marks.checks_returns;
+            assert_eq!(bits & marks.shadow_stack != 0, wanted, "{} {kind:?}: {notes}", arch.name);
+        }
+    }
+}
+
+/// A linker keeps a program's shadow stack, if all its objects go with one.
+#[test]
+fn a_linker_keeps_the_shadow_stack() {
+    for (arch, pads) in ARCHES.iter().filter_map(|arch| Some((arch, arch.with.landing_pads.as_ref()?))) {
+        let Some(full) = &pads.full else { continue };
+        let b = Bench::new();
+        std::fs::write(b.path("f.c"), "long traced(long a) { return a + 1; }\n").unwrap();
+        b.tool(&arch.tool("gcc"), &["-fPIC", &full.flag, "-c", "f.c"]);
+        for (kind, passes) in PASS {
+            b.ok(&[&["gen"], kind, BARE, &["--arch", arch.name]].concat());
+            b.tool(&arch.tool("gcc"), &["-shared", "-nostdlib", "-o", "all.so", "f.o", "t.o"]);
+            let notes = b.tool(&arch.tool("readelf"), &["--notes", "all.so"]);
+            assert_eq!(notes.contains(&full.property), passes, "{} {kind:?}: {notes}", arch.name);
+        }
+    }
+}
+
 /// A nested function of gcc finds its caller's variables by the static chain, which a handler overwrites.
 #[test]
 fn the_static_chain_is_kept() {

@@ -15,6 +15,9 @@ pub struct Facts {
     pub machine: u16,
     /// The meaning of the bits of `e_flags`.
     pub e_flags: EFlags,
+    /// Unwinders go to where a function handles an exception by an indirect jump, which needs a landing pad; elsewhere by a return
+    /// (libgcc's `__builtin_eh_return`, LLVM's `UnwindRegistersRestore.S`).
+    pub unwinders_jump: bool,
     /// The text that starts a comment in GNU as.
     pub comment: &'static str,
     /// The text that marks a symbol as a function for GNU as: `@function` or `%function`.
@@ -27,8 +30,8 @@ pub struct Facts {
     pub assembler: &'static str,
     /// Bytes to which a trampoline's start is aligned.
     pub align: u32,
-    /// The psABI's property that states that all code has landing pads, if there is one.
-    pub landing_pads: Option<u32>,
+    /// What the psABI's property note says of all code of an object, if there is such a note.
+    pub marks: Option<Marks>,
     /// The bytes with which GNU as fills the space before an aligned start, and the operand that requests them.
     pub fill: (&'static [u8], &'static str),
     /// GNU as fills a code section up to its alignment.
@@ -63,6 +66,19 @@ pub struct Facts {
     pub number: &'static [(u32, u32)],
     /// The relocations for the low part of a distance that refer to the instruction with the high part.
     pub low_parts: &'static [u32],
+}
+
+/// The property in `.note.gnu.property` with the protection that code goes with. A linker keeps the bits that all objects have.
+#[derive(Debug)]
+pub struct Marks {
+    /// The type of the property.
+    pub property: u32,
+    /// The bit: indirect branches reach landing pads only.
+    pub pads: u32,
+    /// The bit: a shadow stack lets all returns pass.
+    pub shadow_stack: u32,
+    /// A shadow stack checks each return, and not only where code asks for it.
+    pub checks_returns: bool,
 }
 
 /// How a linker treats `e_flags`.

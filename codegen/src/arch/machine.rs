@@ -24,6 +24,15 @@ pub struct ControlWord {
     pub status: u64,
 }
 
+/// A system call of Linux. The kernel keeps all registers but that of the result, which is the first register of results.
+#[derive(Debug)]
+pub struct SystemCall {
+    /// The instruction.
+    pub bytes: &'static [u8],
+    /// The registers that the instruction changes.
+    pub lost: RegSet,
+}
+
 /// The type of an indirect branch that a landing pad checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndirectBranch {
@@ -187,6 +196,8 @@ pub struct Machine {
     pub short_trap: &'static [u8],
     /// A function that returns at once.
     pub ret: &'static [u8],
+    /// How programs call the kernel.
+    pub system_call: SystemCall,
     /// The function to which some kernels jump instead of a return; empty if there is none.
     pub return_thunk: &'static str,
     /// Capstone's names for architecture, mode and extra modes.
@@ -215,8 +226,6 @@ pub struct Machine {
     pub calls: &'static [(u32, usize, i64)],
     /// Bytes below SP that stay as they are in user space, whatever signal comes.
     pub red_zone: u64,
-    /// The type of the property in `.note.gnu.property` whose bits say which protection an object is compiled for.
-    pub protection: u32,
     /// Beginnings of the names of functions that compilers call in a way of their own.
     pub millicode: &'static [&'static str],
     /// The platform's registers that a C function keeps in user space.

@@ -5,11 +5,13 @@
 
 pub mod demand;
 mod manifest;
+pub(crate) mod pairing;
 pub mod sentences;
 pub mod stated;
 
 use serde::Serialize;
 
+use self::pairing::{Pairing, has_direct};
 use self::stated::Stated;
 use crate::arch::facts::{Facts, NumberOf, ThreadWord};
 use crate::arch::harden::ReturnStyle;
@@ -208,9 +210,10 @@ impl Contract {
                 "RECORD_FULL={full_bit}: valid: {from} to {to}, the number of a bit of an address"
             )));
         }
-        let (every_register, returned_to) = (keeps == Keeps::AllButLost, spec.kind.returned_to());
+        let every_register = keeps == Keeps::AllButLost;
         let rethook = spec.kind == Kind::Rethook;
-        let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == Stores::TakeEffect);
+        let direct = has_direct(&frame);
+        let Pairing { unpaired, mispredicted, direct_mispredicted } = Pairing::of(spec.kind, &frame, target);
         let contract = Contract {
             facts: target.facts,
             convention: target.convention,
@@ -236,15 +239,9 @@ impl Contract {
             entry_pad: target.landing(spec.kind).is_some(),
             type_before: target.typed(spec.kind).map(|word| word.distance()),
             returns: Some(target.harden.returns),
-            unpaired: if returned_to && !rethook { target.convention.exit.unpaired } else { 0 },
-            mispredicted: match returned_to {
-                // With every register in use, the trampoline can only leave by a return.
-                true if rethook => 2,
-                true => target.convention.exit.mispredicted,
-                false => u32::from(spec.kind.calls_body() && !spec.kind.jumped_to()),
-            },
-            // Without a register for the target, the trampoline puts it on the stack for a return.
-            direct_mispredicted: u32::from(direct && target.direct_jump.is_none() && target.facts.abi.link.is_none()),
+            unpaired,
+            mispredicted,
+            direct_mispredicted,
             marks_regs: target.marks_regs && (every_register || rethook),
             tls: if tls { spec.tls.to_owned() } else { String::new() },
             thread_words,
@@ -253,6 +250,12 @@ impl Contract {
             stated: Stated::default(),
         };
         contract.places().map(|()| contract)
+    }
+
+    /// Does each return go where its call came from, so that a shadow stack lets it pass?
+    pub fn is_paired(&self) -> bool {
+        let Contract { unpaired, mispredicted, direct_mispredicted, .. } = *self;
+        Pairing { unpaired, mispredicted, direct_mispredicted }.is_paired()
     }
 
     /// Refuse words of the thread that overlap, or that are not at a multiple of 8.

@@ -56,7 +56,7 @@ pub(crate) fn generate<'a, I: Isa>(
                 cx.local(Local::PassOver);
                 I::lower(step, &mut cx)?;
             }
-            Step::ExceptionPad if target.harden.landing.is_none() => {}
+            Step::ExceptionPad if target.harden.landing.is_none() || !target.facts.unwinders_jump => {}
             _ => I::lower(step, &mut cx)?,
         }
     }

@@ -6,7 +6,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::arch::harden::TypeWord;
+use crate::ask::kind::Kind;
 use crate::ask::spec::{Event, Spec};
+use crate::contract::pairing::Pairing;
 use crate::effect::faults::{Misstated, Mistyped};
 use crate::listing::code::{Fixup, Ref};
 use crate::listing::{SymRef, unbound};
@@ -74,6 +76,10 @@ pub struct Assembly {
     pub exports: Vec<(Symbol, Reloc)>,
     /// Annotations for objtool: contents and relocations of each of [`objtool::SECTIONS`].
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
+    /// A return is not paired with a call, in a trampoline that is here.
+    pub unpaired: bool,
+    /// The kind of the last trampoline.
+    last: Option<Kind>,
     /// The places to which the listing refers: number of the symbol, and bytes behind it.
     listed: Vec<(u32, i32)>,
 }
@@ -187,6 +193,10 @@ impl Assembly {
 
     /// Append one trampoline: code of its listing, which refers to these symbols.
     pub(crate) fn add(&mut self, spec: &Spec, target: &Target, symbols: &[SymRef], shape: &Shape) -> Result<()> {
+        if self.last != Some(spec.kind) {
+            self.last = Some(spec.kind);
+            self.unpaired |= !Pairing::of(spec.kind, &*target.frame(spec.kind)?, target).is_paired();
+        }
         self.align(target);
         self.text.extend(target.harden.padding);
         let wrong = shape.misstated;

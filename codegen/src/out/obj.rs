@@ -215,7 +215,7 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
             all.push(Contents { entry: of.entry, ..section(of.name, bytes, relocs, of.align, flags) });
         }
     }
-    if let Some(note) = target.landing_pads_note() {
+    if let Some(note) = target.property_note(!assembly.unpaired) {
         let data = note.into_iter().flat_map(u32::to_le_bytes).collect();
         let section = section((".note.gnu.property", ""), &[], &[], 8, alloc);
         all.push(Contents { data, kind: elf::SHT_NOTE, ..section });

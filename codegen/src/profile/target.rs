@@ -172,15 +172,28 @@ impl Target {
         }
     }
 
-    /// The contents of `.note.gnu.property`, which state that all code has landing pads. Code linked without this note turns
-    /// the protection off for the whole program. Kernels have no such notes.
-    pub fn landing_pads_note(&self) -> Option<[u32; 8]> {
-        /// NT_GNU_PROPERTY_TYPE_0, and the bit of IBT and of BTI.
+    /// The contents of `.note.gnu.property`: all code has landing pads; its returns, if they are `paired`, pass a shadow stack. Code
+    /// that is linked without a bit turns that protection off for the whole program. Kernels have no such notes.
+    pub fn property_note(&self, paired: bool) -> Option<[u32; 8]> {
+        /// NT_GNU_PROPERTY_TYPE_0.
         const PROPERTIES: u32 = 5;
-        const PADS: u32 = 1;
-        let property = self.facts.landing_pads.filter(|_| self.harden.landing.is_some() && self.unwind_tables)?;
+        let marks = self.facts.marks.as_ref()?;
+        let pads = if self.harden.landing.is_some() { marks.pads } else { 0 };
+        // Where code asks for checks, as for pads, it is asked for.
+        let passes = if marks.checks_returns { paired } else { pads != 0 };
+        let shadow_stack = if passes { marks.shadow_stack } else { 0 };
+        let bits = pads | shadow_stack;
         // Bytes of name, contents, type; name; property, bytes of its value, value, padding.
-        Some([4, 16, PROPERTIES, u32::from_le_bytes(*b"GNU\0"), property, 4, PADS, 0])
+        (bits != 0 && self.unwind_tables).then_some([
+            4,
+            16,
+            PROPERTIES,
+            u32::from_le_bytes(*b"GNU\0"),
+            marks.property,
+            4,
+            bits,
+            0,
+        ])
     }
 
     /// The landing pad with which a trampoline of this kind begins, if any.

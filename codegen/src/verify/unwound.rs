@@ -11,7 +11,8 @@ impl Checker<'_> {
     pub(super) fn thrown(&mut self, at: usize, state: &State) -> Option<(usize, State)> {
         let pad = self.label(at, Local::Mark(Mark::Pad))?;
         let insn = |code: &Code| if let Code::Insn(effects) = code { Some(effects.action) } else { None };
-        if self.contract.landing_pad && self.code.iter().skip(pad).find_map(insn) != Some(Action::LandingPad) {
+        let needs_pad = self.contract.landing_pad && self.contract.facts.unwinders_jump;
+        if needs_pad && self.code.iter().skip(pad).find_map(insn) != Some(Action::LandingPad) {
             self.fault(pad, Property::Pad, "where unwinders go is no landing pad for their branch");
         }
         let mut state = state.clone();

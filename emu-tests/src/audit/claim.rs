@@ -94,7 +94,7 @@ impl Kind {
             Kind::C5 => "the unwind table is wrong at an instruction that does not call",
             Kind::C6 => "a call has no row in the unwind table",
             Kind::C7 => "the function reads what lay below SP",
-            Kind::C8 => "an object lacks the protection that the others have",
+            Kind::C8 => "an object's mark of protection is missing or false",
             Kind::C9 => "a control word or flag is changed",
             Kind::C10 => "the function writes into its caller's frame",
         }
@@ -177,6 +177,18 @@ impl fmt::Display for Claim {
             Kind::C4 | Kind::C5 => write!(f, "The unwind table has {got} for {place}, which is {want}"),
             Kind::C6 => write!(f, "It calls {callee}, and no row of the unwind table covers the call"),
             Kind::C7 => write!(f, "It reads {got}, {want} bytes below SP, where a signal handler may have written"),
+            Kind::C8 if self.offset.is_some() => {
+                write!(
+                    f,
+                    "It returns to where no call came from, though the object's note says that a shadow stack lets it pass"
+                )
+            }
+            Kind::C8 if !callee.is_empty() => {
+                write!(
+                    f,
+                    "{callee} begins without a landing pad, though its address is taken and the object's note promises one"
+                )
+            }
             Kind::C8 => write!(f, "It has {got} of {place}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
             Kind::C10 => {

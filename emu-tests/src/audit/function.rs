@@ -47,6 +47,8 @@ const CONTROLS: [&str; 9] = [
 
 /// The end of the names of what moves SP for its caller.
 const ROOM: &str = "alloca";
+/// What sets the thread pointer on purpose.
+const THREAD: &str = "__set_thread_area";
 
 /// What came of a function.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -119,7 +121,8 @@ pub(super) fn judged(
     let (ends, to_look) = judge.runs(asked, &mut judged)?;
     let next = judge.lines.values().map(|line| (line.at, line.at + u64::from(line.size))).collect();
     let calls = judge.lines.values().filter(|line| is_call(line)).map(|line| line.at).collect();
-    let look = Look::new(registers, start..start + size, table, next, calls);
+    let returns = judge.lines.values().filter(|line| line.branch.is_some_and(|branch| branch.pops)).map(|line| line.at);
+    let look = Look::new(registers, start..start + size, table, next, (calls, returns.collect()));
     let mut slow = Machine::new(&subject, Some(look))?;
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
@@ -130,6 +133,9 @@ pub(super) fn judged(
         return Ok(judged);
     }
     judge.looked(&mut slow);
+    if function.guarded {
+        judge.guarded(&mut slow);
+    }
     judge.without_purpose(&judged.symbol, function.wants_rows);
     if judged.returned == 0 {
         let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
@@ -219,9 +225,11 @@ impl Judge<'_> {
     fn without_purpose(&mut self, symbol: &str, wants_rows: bool) {
         let abi = self.subject.registers.abi;
         let (room, sp) = (symbol.ends_with(ROOM), abi.name(abi.sp));
+        let of_platform = self.subject.registers.machine.kept_by_platform;
+        let threads: Vec<String> = of_platform.iter().map(|reg| abi.name(reg).to_owned()).collect();
         let controls = CONTROLS.contains(&symbol.trim_start_matches('_'));
         self.claims.retain(|(kind, place), _| match kind {
-            Kind::C1 => !(room && place == sp),
+            Kind::C1 => !(room && place == sp || symbol == THREAD && threads.contains(place)),
             Kind::C6 => wants_rows,
             Kind::C9 => !controls,
             _ => true,
@@ -391,6 +399,16 @@ impl Judge<'_> {
             }
         }
         found.into_iter().for_each(|claim| self.claim(claim));
+    }
+
+    /// What a shadow stack would stop.
+    fn guarded(&mut self, machine: &mut Machine) {
+        let Some(look) = machine.look() else { return };
+        let Some((at, number)) = look.unpaired.iter().min_by_key(|(at, _)| **at) else { return };
+        let values = ("a return to its call".to_owned(), "another".to_owned());
+        let claim = Claim::of(Kind::C8, Tier::Error, "the shadow stack", values, *number);
+        let claim = self.at(*at, claim);
+        self.claim(claim);
     }
 
     /// Say of each claim which way its run went, and what is around its instruction.

@@ -54,6 +54,8 @@ pub(super) struct Look {
     /// Behind which address each instruction ends.
     next: FxHashMap<u64, u64>,
     calls: FxHashSet<u64>,
+    /// Instructions that return, as a shadow stack has it.
+    returns: FxHashSet<u64>,
     number: u64,
     entry: [u64; GENERAL],
     gpr: [u64; GENERAL],
@@ -70,6 +72,8 @@ pub(super) struct Look {
     pub dead: FxHashMap<u64, Foreign>,
     /// Writes into the caller's frame, by instruction.
     pub above: FxHashMap<u64, Foreign>,
+    /// Returns to where no call came from, and the run.
+    pub unpaired: FxHashMap<u64, u64>,
     /// The way of each run: where straight pieces of code begin, in the order in which it came there first.
     pub ways: FxHashMap<u64, Vec<u64>>,
     written: FxHashSet<u64>,
@@ -83,13 +87,13 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// `next` has each instruction and what is behind it, `calls` those that call.
+    /// `next` has each instruction and what is behind it; those that call and those that return.
     pub fn new(
         registers: Registers,
         own: Range<u64>,
         table: Arc<Table>,
         next: FxHashMap<u64, u64>,
-        calls: FxHashSet<u64>,
+        (calls, returns): (FxHashSet<u64>, FxHashSet<u64>),
     ) -> Look {
         Look {
             registers,
@@ -97,6 +101,7 @@ impl Look {
             table,
             next,
             calls,
+            returns,
             number: 0,
             entry: [0; GENERAL],
             gpr: [0; GENERAL],
@@ -107,6 +112,7 @@ impl Look {
             without: FxHashSet::default(),
             dead: FxHashMap::default(),
             above: FxHashMap::default(),
+            unpaired: FxHashMap::default(),
             ways: FxHashMap::default(),
             written: FxHashSet::default(),
             is_left: false,
@@ -129,7 +135,11 @@ impl Look {
     }
 
     /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did.
-    pub fn end(&mut self, is_left: bool) {
+    pub fn end(&mut self, is_left: bool, returned: bool) {
+        let by_jump = !self.returns.contains(&self.last) && self.own.contains(&self.last);
+        if returned && by_jump && !is_left {
+            self.unpaired.entry(self.last).or_insert(self.number);
+        }
         if is_left || self.is_left {
             self.above.retain(|_, word| word.number != self.number);
         }
@@ -137,7 +147,15 @@ impl Look {
 
     /// A function that it called has returned.
     pub fn returned(&mut self, gpr: [u64; GENERAL]) {
+        self.went_on();
         self.moved(gpr);
+    }
+
+    /// The run goes on: if the function's own return brought it there, that was none.
+    fn went_on(&mut self) {
+        if self.open.is_empty() && self.returns.contains(&self.last) {
+            self.unpaired.entry(self.last).or_insert(self.number);
+        }
     }
 
     fn sp(&self) -> u64 {
@@ -167,6 +185,7 @@ impl Look {
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
         self.moved(now.gpr);
+        self.went_on();
         if self.own.contains(&pc) && self.next.get(&self.last) != Some(&pc) {
             let way = self.ways.entry(self.number).or_default();
             if way.len() < WAY && !way.contains(&pc) {

@@ -121,6 +121,7 @@ pub(super) struct Watch {
     covered: Vec<bool>,
     is_new: bool,
     blocks: u32,
+    system_calls: u64,
     chunks: Vec<u64>,
     left: Option<u64>,
     stopped: Option<String>,
@@ -153,6 +154,7 @@ impl<'a> Machine<'a> {
             covered: vec![false; subject.size as usize],
             is_new: false,
             blocks: 0,
+            system_calls: 0,
             chunks: Vec::new(),
             left: None,
             stopped: None,
@@ -183,7 +185,11 @@ impl<'a> Machine<'a> {
         };
         let data = writable.map(whole).collect();
         let own = subject.start..subject.start + subject.size;
-        lent::attach(&mut *uc, subject.registers.machine.lent, image, own)?;
+        lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
+        let call = subject.registers.machine.system_call.bytes;
+        for at in own.filter(|at| !call.is_empty() && image.bytes(*at, call.len()) == Some(call)) {
+            uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;
+        }
         let fresh = uc.save()?;
         Ok(Machine { subject, uc, fresh, data })
     }
@@ -250,7 +256,7 @@ impl<'a> Machine<'a> {
             end
         };
         let is_left = calls.last().is_some_and(|called| called.back == EXIT);
-        self.look().into_iter().for_each(|look| look.end(is_left));
+        self.look().into_iter().for_each(|look| look.end(is_left, end == End::Returned));
         let unclear = registers.unclear_flags(&*self.uc);
         Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
     }
@@ -347,7 +353,7 @@ impl<'a> Machine<'a> {
             put_word(uc, sp, EXIT);
         }
         let watch = uc.data_mut();
-        (watch.blocks, watch.is_new, watch.state) = (0, false, state);
+        (watch.blocks, watch.system_calls, watch.is_new, watch.state) = (0, 0, false, state);
         (watch.left, watch.stopped) = (None, None);
         Ok(())
     }
@@ -420,6 +426,19 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
         watch.stopped = Some(format!("it does not end within {BLOCKS} pieces of code"));
         uc.stop();
     }
+}
+
+/// The kernel is called, and has a result.
+fn system_call(uc: &mut Cpu<'_, Watch>, pc: u64) {
+    let watch = uc.data_mut();
+    watch.system_calls += 1;
+    let (r, state, number) = (watch.registers, watch.state.clone(), watch.system_calls);
+    let call = &r.machine.system_call;
+    for reg in call.lost.iter() {
+        r.set(uc, reg, state.left(number, 32 + u64::from(reg.0)));
+    }
+    r.set(uc, r.abi.rets[0], state.of_kernel(number));
+    uc.go(pc + call.bytes.len() as u64);
 }
 
 /// Before each instruction.

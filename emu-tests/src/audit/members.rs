@@ -1,7 +1,8 @@
 //! The objects of an archive: who wrote each, which functions C calls, and images of what is to be run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use codegen::arch::facts::Marks;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, origin};
@@ -40,6 +41,8 @@ pub(super) struct Function {
     pub boundary: Boundary,
     /// The unwind table is to have rows for its calls: the compiler's objects have tables, or, without such, some object has one.
     pub wants_rows: bool,
+    /// The object's note says that it goes with a shadow stack, which checks each return.
+    pub guarded: bool,
 }
 
 /// What an object says of its protection.
@@ -51,13 +54,29 @@ pub struct Marked {
     pub claim: Claim,
 }
 
+impl Marked {
+    /// A function to which an indirect branch may go.
+    fn without_pad(member: &str, function: &str) -> Marked {
+        let place = format!("the landing pad of {function}");
+        let claim = Claim::of(Kind::C8, Tier::Error, &place, ("a landing pad".to_owned(), "none".to_owned()), 0);
+        Marked { member: member.to_owned(), claim: Claim { seed: None, callee: function.to_owned(), ..claim } }
+    }
+}
+
+/// Does code begin with a landing pad?
+fn begins_with_pad(backend: &dyn Backend, image: &Image, at: u64) -> bool {
+    backend.machine().pads.iter().any(|pad| image.bytes(at, pad.bytes.len()) == Some(pad.bytes))
+}
+
 /// The objects.
 pub(super) struct Members {
     pub images: Vec<Image>,
     /// Each with the number of its image.
     pub functions: Vec<(usize, Function)>,
     pub objects: usize,
-    pub by_hand: usize,
+    /// Those that a person wrote, by the signs of it.
+    pub by_hand: BTreeMap<&'static str, usize>,
+    pub of_others: usize,
     pub other_compiler: bool,
     pub private: usize,
     pub address_taken: usize,
@@ -71,22 +90,23 @@ impl Members {
     /// # Errors
     /// An object is damaged.
     pub fn of(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) -> Result<Members> {
-        let machine = backend.machine();
         let linkable = objects.iter().map(|object| relocatable(backend, object)).collect::<Result<Vec<_>>>()?;
         let named = objects.iter().zip(&linkable);
         let inputs: Vec<Input> = named.map(|(object, bytes)| Input { name: object.name, bytes }).collect();
-        let origins = inputs.iter().map(|input| origin(machine, input)).collect::<Result<Vec<_>>>()?;
+        let origins = inputs.iter().map(|input| origin(backend, input)).collect::<Result<Vec<_>>>()?;
         let authors = authors(&origins);
         let hand = |author: &Author| matches!(author, Author::Person(_)) || asked.all && *author == Author::Compiler;
         let with_code = origins.iter().filter(|origin| origin.has_code).count();
         let by_hand = authors.iter().filter(|author| matches!(author, Author::Person(_))).count();
-        let other_compiler = with_code >= SEVERAL && 10 * by_hand > 6 * with_code && !asked.all;
+        let made = authors.contains(&Author::Compiler);
+        let other_compiler = with_code >= SEVERAL && 10 * by_hand > 6 * with_code && !made && !asked.all;
         let chosen: Vec<usize> = (0..inputs.len()).filter(|n| hand(&authors[*n]) && !other_compiler).collect();
         let mut members = Members {
             images: Vec::new(),
             functions: Vec::new(),
             objects: with_code,
-            by_hand,
+            by_hand: signs(&authors),
+            of_others: authors.iter().filter(|author| **author == Author::Other).count(),
             other_compiler,
             private: 0,
             address_taken: 0,
@@ -109,12 +129,19 @@ impl Members {
             });
             for symbol in functions.filter(|symbol| symbol.kind != SymbolKind::Object) {
                 let Some(member) = symbol.input.and_then(|input| of.get(input)) else { continue };
+                let marks = backend.facts().marks.as_ref();
+                let has = |bit: fn(&Marks) -> u32| marks.map_or(0, bit) & origins[*member].protection.unwrap_or(0) != 0;
+                let is_taken = callers.taken.contains(symbol.name.as_str());
+                if has(|marks| marks.pads) && is_taken && !begins_with_pad(backend, &image, symbol.address) {
+                    members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
+                }
+                let guarded = marks.is_some_and(|marks| marks.checks_returns) && has(|marks| marks.shadow_stack);
                 match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
                     Ok(boundary) => {
                         let member = inputs[*member].name.to_owned();
                         members
                             .functions
-                            .push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows }));
+                            .push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows, guarded }));
                     }
                     Err(true) => members.address_taken += 1,
                     Err(false) => members.private += 1,
@@ -186,6 +213,17 @@ impl<'a> Callers<'a> {
             Err(self.taken.contains(name))
         }
     }
+}
+
+/// How many objects have each sign of having been written by hand.
+fn signs(authors: &[Author]) -> BTreeMap<&'static str, usize> {
+    let mut signs = BTreeMap::new();
+    for author in authors {
+        if let Author::Person(sign) = author {
+            *signs.entry(*sign).or_default() += 1;
+        }
+    }
+    signs
 }
 
 /// The objects by hand that lack protection that the compiler's have.

@@ -11,6 +11,8 @@ mod machine;
 mod members;
 mod state;
 
+use std::collections::BTreeMap;
+
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::Input;
@@ -31,8 +33,10 @@ pub struct Audited {
     pub arch: &'static str,
     /// Objects with code.
     pub objects: usize,
-    /// Those that a person wrote.
-    pub by_hand: usize,
+    /// Those that a person wrote, by the signs of it.
+    pub by_hand: BTreeMap<&'static str, usize>,
+    /// Those of compilers whose functions keep a convention of their own: none was judged.
+    pub of_others: usize,
     /// Most look so: another compiler has made them, and none was judged.
     pub other_compiler: bool,
     /// The functions that were to be judged.
@@ -61,6 +65,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
         arch: backend.facts().name,
         objects: members.objects,
         by_hand: members.by_hand,
+        of_others: members.of_others,
         other_compiler: members.other_compiler,
         functions,
         private: members.private,

@@ -110,11 +110,23 @@ impl State {
         }
     }
 
+    /// What the kernel returns: nothing, an error, or an address.
+    pub fn of_kernel(&self, call: u64) -> u64 {
+        match spread(self.number, 0x2_0000 + call) % 3 {
+            0 => 0,
+            1 => INVALID.wrapping_neg(),
+            _ => pointer(OF_REGISTERS + 192 + call % 64),
+        }
+    }
+
     /// What it leaves in a register that it may change.
     pub fn left(&self, call: u64, n: u64) -> u64 {
         pointer(512 + (call * 40 + n) % 500) + 8
     }
 }
+
+/// An error of the kernel: EINVAL.
+const INVALID: u64 = 22;
 
 /// Runs from this number on go through masks of which arguments are numbers.
 pub(super) const SYSTEMATIC: u64 = 1 << 20;

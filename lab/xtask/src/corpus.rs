@@ -17,6 +17,9 @@ use crate::tools::{read, root, tramptool, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
 
+/// The sign of objects that nobody is known to have written, in archives without any that a compiler is known to have made.
+const NO_SIGN: &str = "it has nothing that compilers add";
+
 /// The list.
 #[derive(Deserialize)]
 struct Corpus {
@@ -45,6 +48,8 @@ struct Row {
     arch: String,
     /// Objects with code, those by hand, functions, those that were judged.
     counts: [u64; 4],
+    /// Why functions were not judged, and how many.
+    reasons: BTreeMap<String, u64>,
     /// Each finding, with its tier.
     findings: BTreeMap<String, String>,
 }
@@ -101,18 +106,32 @@ fn audited(package: &str, arch: &str, file: &Path) -> Result<Result<Option<Row>,
         return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
     };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut counts = [0; 4];
+    let (mut counts, mut reasons) = ([0; 4], BTreeMap::new());
     for unit in list(&report["units"]) {
         let functions = list(&unit["functions"]);
         let judged = functions.iter().filter(|function| function["not_judged"].is_null()).count();
-        let number = |name: &str| unit[name].as_u64().unwrap_or(0);
-        let more = [number("objects"), number("by_hand"), functions.len() as u64, judged as u64];
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let signs = unit["by_hand"].as_object().into_iter().flatten();
+        let by_hand: u64 = signs.filter(|(sign, _)| *sign != NO_SIGN).map(|(_, count)| number(count)).sum();
+        let more = [number(&unit["objects"]), by_hand, functions.len() as u64, judged as u64];
+        for why in functions.iter().filter_map(|function| function["not_judged"].as_str()) {
+            *reasons.entry(why.to_owned()).or_default() += 1;
+        }
         counts.iter_mut().zip(more).for_each(|(all, more)| *all += more);
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let findings = list(&report["findings"]).iter().map(|f| (text(&f["finding"]), text(&f["tier"]))).collect();
-    let row = Row { package: package.to_owned(), arch: arch.to_owned(), counts, findings };
+    let findings =
+        list(&report["findings"]).iter().map(|f| (together(&text(&f["finding"])), text(&f["tier"]))).collect();
+    let row = Row { package: package.to_owned(), arch: arch.to_owned(), counts, reasons, findings };
     Ok(Ok((counts[1] > 0).then_some(row)))
+}
+
+/// Marks are an archive's: one that one object lacks is lost to all of it.
+fn together(finding: &str) -> String {
+    match (finding.starts_with("C8 "), finding.split_once(':'), finding.rsplit_once(' ')) {
+        (true, Some((archive, _)), Some((_, place))) => format!("{archive} {place}"),
+        _ => finding.to_owned(),
+    }
 }
 
 impl Read {
@@ -142,7 +161,7 @@ fn report(corpus: &Corpus, rows: &[Row], refused: &[String]) -> String {
     );
     let _ = writeln!(out, "| package | architecture | objects | by hand | functions | judged | findings |");
     let _ = writeln!(out, "|---|---|--:|--:|--:|--:|---|");
-    for Row { package, arch, counts: [objects, by_hand, functions, judged], findings } in rows {
+    for Row { package, arch, counts: [objects, by_hand, functions, judged], findings, .. } in rows {
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for finding in findings.keys() {
             *kinds.entry(finding.split(' ').next().unwrap_or_default()).or_default() += 1;
@@ -150,6 +169,14 @@ fn report(corpus: &Corpus, rows: &[Row], refused: &[String]) -> String {
         let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         let kinds = kinds.join(", ");
         let _ = writeln!(out, "| {package} | {arch} | {objects} | {by_hand} | {functions} | {judged} | {kinds} |");
+    }
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for (why, count) in rows.iter().flat_map(|row| &row.reasons) {
+        *reasons.entry(why).or_default() += count;
+    }
+    let _ = writeln!(out, "\n## Functions that were not judged\n\n| because | functions |\n|---|--:|");
+    for (why, count) in reasons {
+        let _ = writeln!(out, "| {why} | {count} |");
     }
     let all = || rows.iter().flat_map(|row| row.findings.iter().map(move |(finding, tier)| (row, finding, tier)));
     let _ = writeln!(

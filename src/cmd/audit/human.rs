@@ -96,7 +96,11 @@ fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     let (bytes, executed) = judged.clone().fold((0, 0), |(a, b), f| (a + f.bytes, b + f.executed as u64));
     let share = executed * 100 / bytes.max(1);
     let _ = writeln!(out, "{} ({})", printable(name), audited.arch);
-    let _ = writeln!(out, "{:>6} of {} objects are written by hand", audited.by_hand, audited.objects);
+    let by_hand: usize = audited.by_hand.values().sum();
+    let _ = writeln!(out, "{by_hand:>6} of {} objects are written by hand", audited.objects);
+    if audited.of_others > 0 {
+        let _ = writeln!(out, "{:>6} not judged: a compiler with a convention of its own made them", audited.of_others);
+    }
     let _ = writeln!(
         out,
         "{:>6} of {} functions judged, {share} % of their bytes executed",

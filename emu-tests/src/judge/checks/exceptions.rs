@@ -111,7 +111,8 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
     let pad = if let Goes::To(pad) = where_to { Some(pad).filter(|pad| inside(rig, case, *pad)) } else { None };
     told.push((came_from, Place::Handled, 1, pad.is_some().into()));
     let pad = pad.filter(|_| asked.is_some())?;
-    if rig.suite.contracts[case.attach].landing_pad {
+    let contract = &rig.suite.contracts[case.attach];
+    if contract.landing_pad && contract.facts.unwinders_jump {
         let fits =
             |p: &Pad| p.lets.contains(&IndirectBranch::Jump) && rig.image.bytes(pad, p.bytes.len()) == Some(p.bytes);
         told.push((pad, Place::PadForException, 1, rig.registers.machine.pads.iter().any(fits).into()));
