@@ -49,8 +49,10 @@ pub const MACHINE: Machine = Machine {
     goes,
     jumps: &["b"],
     relative: false,
-    // BTI c, BTI j, BTI jc. Arm ARM D8.4.
+    // BTI c, BTI j, BTI jc; PACIASP and PACIBSP, which are as BTI c where Linux runs (SCTLR_EL1.BT0). Arm ARM D8.4.
     pads: &[
+        Pad { bytes: &[0x3f, 0x23, 0x03, 0xd5], lets: &[IndirectBranch::Call, IndirectBranch::Veneer] },
+        Pad { bytes: &[0x7f, 0x23, 0x03, 0xd5], lets: &[IndirectBranch::Call, IndirectBranch::Veneer] },
         Pad { bytes: &[0x5f, 0x24, 0x03, 0xd5], lets: &[IndirectBranch::Call, IndirectBranch::Veneer] },
         Pad { bytes: &[0x9f, 0x24, 0x03, 0xd5], lets: &[IndirectBranch::Jump, IndirectBranch::Veneer] },
         Pad {

@@ -84,8 +84,9 @@ pub const MACHINE: Machine = Machine {
 
 /// Intel SDM volume 1, 6.4 and 17.3: a NOTRACK jump needs no pad.
 fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
-    let indirect = !is_number(operands);
-    let branch = match mnemonic {
+    // A jump behind NOTRACK needs no landing pad.
+    let indirect = !is_number(operands) && !mnemonic.starts_with("notrack ");
+    let branch = match without_prefix(mnemonic) {
         "call" => Branch { pushes: true, indirect: indirect.then_some(IndirectBranch::Call), ..Branch::default() },
         "jmp" if indirect => Branch { indirect: Some(IndirectBranch::Jump), ..Branch::default() },
         "ret" => Branch { pops: true, ..Branch::default() },
@@ -94,16 +95,18 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
     Some(branch)
 }
 
-/// Intel SDM volume 2. Capstone has NOTRACK and BND before an instruction in its mnemonic.
+/// Intel SDM volume 2. Capstone has NOTRACK, BND and REP before an instruction in its mnemonic.
+fn without_prefix(mnemonic: &str) -> &str {
+    mnemonic.rsplit(' ').next().unwrap_or(mnemonic)
+}
+
 fn goes(mnemonic: &str, operands: &str) -> Goes {
-    let text = format!("{mnemonic} {operands}");
-    let text = text.trim_start_matches("notrack ").trim_start_matches("bnd ");
-    let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
+    let mnemonic = without_prefix(mnemonic);
     let jumps = ["j", "call", "loop", "xbegin"].iter().any(|start| mnemonic.starts_with(start));
     match mnemonic {
         "ljmp" | "lcall" => Goes::Anywhere,
         _ if ["ret", "iret"].iter().any(|start| mnemonic.starts_with(start)) => Goes::Back,
-        _ if jumps && is_number(operands.trim_start()) => Goes::To,
+        _ if jumps && is_number(operands) => Goes::To,
         _ if jumps => Goes::Anywhere,
         _ => Goes::On,
     }
@@ -169,6 +172,18 @@ mod tests {
 
     /// What the kernel's header says of `push %rbp; mov %rsp, %rbp`: CFA is sp+8 at the entry, sp+16 behind the push, bp+16
     /// behind the move; rbp is undefined, then 16 below the previous SP.
+    /// As Capstone writes `f3 c3`, `f2 c3`, `3e ff e0`, `f2 ff d0` and `f2 e9`.
+    #[test]
+    fn prefixes_are_no_other_branches() {
+        for ret in ["ret", "repz ret", "bnd ret"] {
+            assert_eq!((branch(ret, "").unwrap().pops, goes(ret, "")), (true, Goes::Back), "{ret}");
+        }
+        let jump = branch("notrack jmp", "rax").unwrap_or_default();
+        assert_eq!((jump.indirect, goes("notrack jmp", "rax")), (None, Goes::Anywhere));
+        assert_eq!(branch("bnd call", "rax").unwrap().indirect, Some(IndirectBranch::Call));
+        assert_eq!((branch("bnd jmp", "0x10"), goes("bnd jmp", "0x10")), (None, Goes::To));
+    }
+
     #[test]
     fn an_orc_entry_says_where_cfa_and_rbp_are() {
         let entry = |cfa, fp| Some(OrcEntry { cfa, returns: -8, fp });

@@ -12,7 +12,7 @@ use object::read::elf::{SectionHeader as _, Sym as _};
 use object::read::{SectionIndex, SymbolIndex};
 use rustc_hash::FxHashMap;
 
-use crate::elf::{Input, LE, damaged, utf8};
+use crate::elf::{Input, LE, beginning, damaged};
 use crate::linker::Object;
 
 /// The sections that say of a file what its code does not.
@@ -122,7 +122,8 @@ pub fn origin(backend: &dyn Backend, input: &Input) -> Result<Origin> {
             continue;
         }
         let name = object.symbols.symbol_name(LE, symbol).map_err(damaged(input.name))?;
-        let name = utf8(name, "symbol").map_err(|e| e.at(input.name))?;
+        // Names of C++ may be of any length, and differ in their beginnings.
+        let name = beginning(name);
         if section == 0 && (is_call || is_address) {
             origin.references.push(Reference { symbol: name.to_owned(), is_call, is_address });
         }

@@ -135,11 +135,7 @@ impl Look {
     }
 
     /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did.
-    pub fn end(&mut self, is_left: bool, returned: bool) {
-        let by_jump = !self.returns.contains(&self.last) && self.own.contains(&self.last);
-        if returned && by_jump && !is_left {
-            self.unpaired.entry(self.last).or_insert(self.number);
-        }
+    pub fn end(&mut self, is_left: bool) {
         if is_left || self.is_left {
             self.above.retain(|_, word| word.number != self.number);
         }

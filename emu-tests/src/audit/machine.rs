@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
             end
         };
         let is_left = calls.last().is_some_and(|called| called.back == EXIT);
-        self.look().into_iter().for_each(|look| look.end(is_left, end == End::Returned));
+        self.look().into_iter().for_each(|look| look.end(is_left));
         let unclear = registers.unclear_flags(&*self.uc);
         Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
     }

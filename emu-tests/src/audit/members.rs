@@ -132,7 +132,12 @@ impl Members {
                 let marks = backend.facts().marks.as_ref();
                 let has = |bit: fn(&Marks) -> u32| marks.map_or(0, bit) & origins[*member].protection.unwrap_or(0) != 0;
                 let is_taken = callers.taken.contains(symbol.name.as_str());
-                if has(|marks| marks.pads) && is_taken && !begins_with_pad(backend, &image, symbol.address) {
+                let is_function = symbol.kind == SymbolKind::Function;
+                if has(|marks| marks.pads)
+                    && is_taken
+                    && is_function
+                    && !begins_with_pad(backend, &image, symbol.address)
+                {
                     members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
                 }
                 let guarded = marks.is_some_and(|marks| marks.checks_returns) && has(|marks| marks.shadow_stack);

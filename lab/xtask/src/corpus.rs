@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
+use wildmatch::WildMatch;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
@@ -128,18 +129,15 @@ fn audited(package: &str, arch: &str, file: &Path) -> Result<Result<Option<Row>,
 
 /// Marks are an archive's: one that one object lacks is lost to all of it.
 fn together(finding: &str) -> String {
-    match (finding.starts_with("C8 "), finding.split_once(':'), finding.rsplit_once(' ')) {
-        (true, Some((archive, _)), Some((_, place))) => format!("{archive} {place}"),
+    match (finding.split_once(':'), finding.rsplit_once(' ')) {
+        (Some((archive, _)), Some((_, place @ ".note.gnu.property"))) => format!("{archive} {place}"),
         _ => finding.to_owned(),
     }
 }
 
 impl Read {
     fn is_about(&self, finding: &str) -> bool {
-        match self.finding.split_once('*') {
-            Some((start, end)) => finding.starts_with(start) && finding.ends_with(end),
-            None => self.finding == finding,
-        }
+        WildMatch::new(&self.finding).matches(finding)
     }
 }
 
