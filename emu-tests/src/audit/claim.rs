@@ -189,7 +189,7 @@ impl fmt::Display for Claim {
                     "{callee} begins without a landing pad, though its address is taken and the object's note promises one"
                 )
             }
-            Kind::C8 => write!(f, "It has {got} of {place}, where the compiler's objects have {want}"),
+            Kind::C8 => write!(f, "Its {place} has {got}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
             Kind::C10 => {
                 write!(

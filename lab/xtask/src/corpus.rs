@@ -198,8 +198,13 @@ fn report(corpus: &Corpus, rows: &[Row], refused: &[String]) -> String {
     for (kind, [is, not]) in verdicts {
         let _ = writeln!(out, "| {kind} | {is} | {not} |");
     }
-    let _ = writeln!(out, "\n## Findings whose code nobody has read\n\n| package | finding | tier |\n|---|---|---|");
-    for (row, finding, tier) in all().filter(|(_, finding, _)| !corpus.read.iter().any(|read| read.is_about(finding))) {
+    let unread = all().filter(|(_, finding, _)| !corpus.read.iter().any(|read| read.is_about(finding)));
+    let unread: Vec<_> = unread.collect();
+    if !unread.is_empty() {
+        let _ =
+            writeln!(out, "\n## Findings whose code nobody has read\n\n| package | finding | tier |\n|---|---|---|");
+    }
+    for (row, finding, tier) in unread {
         let _ = writeln!(out, "| {} | `{finding}` | {tier} |", row.package);
     }
     if !refused.is_empty() {
