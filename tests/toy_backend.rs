@@ -130,6 +130,7 @@ static MACHINE: Machine = Machine {
     wide: ("none", |_, _| false),
     is_vector: |_, _| false,
     lent: Lent::NONE,
+    opaque: Lent::NONE,
     reserved: RegSet::EMPTY,
     exclusive: (&[], &[]),
     trap: &[],

@@ -281,8 +281,8 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     Bltz { reg, to } => write!(w, "bltz\t{}, {}", name(reg), names.local(to)),
         { let r = x(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; blt X(r), zero, 0); out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfNegative { reg });
-    // Not `lpad 0`: GNU as takes that only with Zicfilp, while this is a hint before.
-    Lpad => w.write_str("auipc\tzero, 0"),
+    // Not `lpad 0`, which GNU as takes only with Zicfilp, nor `auipc zero, 0`, for which it lets the linker know distances.
+    Lpad => w.write_str(".insn\t0x17"),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc zero, 0) }, Effects::action(Action::LandingPad);
     Nop4 => w.write_str(".insn\ti 0x13, 0, zero, zero, 0"),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) }, Effects::PLAIN;

@@ -6,6 +6,7 @@ use codegen::arch::machine::{
 use codegen::words::abi::{Reg, RegSet};
 
 use crate::emulated::LENT;
+use crate::opaque::OPAQUE;
 use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
@@ -37,6 +38,7 @@ pub const MACHINE: Machine = Machine {
     wide: ("ymm, zmm and mask registers", changes_wide),
     is_vector,
     lent: LENT,
+    opaque: OPAQUE,
     reserved: RegSet::EMPTY,
     exclusive: (&[], &[]),
     trap: &[0xcc],
@@ -84,9 +86,11 @@ pub const MACHINE: Machine = Machine {
 
 /// Intel SDM volume 1, 6.4 and 17.3: a NOTRACK jump needs no pad.
 fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
+    let text = format!("{mnemonic} {operands}");
+    let (mnemonic, operands) = without_prefix(&text);
     // A jump behind NOTRACK needs no landing pad.
-    let indirect = !is_number(operands) && !mnemonic.starts_with("notrack ");
-    let branch = match without_prefix(mnemonic) {
+    let indirect = !is_number(operands) && !text.starts_with("notrack ");
+    let branch = match mnemonic {
         "call" => Branch { pushes: true, indirect: indirect.then_some(IndirectBranch::Call), ..Branch::default() },
         "jmp" if indirect => Branch { indirect: Some(IndirectBranch::Jump), ..Branch::default() },
         "ret" => Branch { pops: true, ..Branch::default() },
@@ -96,12 +100,20 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
 }
 
 /// Intel SDM volume 2. Capstone has NOTRACK, BND and REP before an instruction in its mnemonic.
-fn without_prefix(mnemonic: &str) -> &str {
-    mnemonic.rsplit(' ').next().unwrap_or(mnemonic)
+fn without_prefix(text: &str) -> (&str, &str) {
+    let prefixed = |text: &&str| ["notrack ", "bnd ", "repz ", "repne ", "rep "].iter().any(|p| text.starts_with(p));
+    let mut text = text;
+    while let Some((_, rest)) = Some(text).filter(prefixed).and_then(|text| text.split_once(' ')) {
+        text = rest;
+    }
+    let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
+    (mnemonic, operands.trim_start())
 }
 
+/// The same.
 fn goes(mnemonic: &str, operands: &str) -> Goes {
-    let mnemonic = without_prefix(mnemonic);
+    let text = format!("{mnemonic} {operands}");
+    let (mnemonic, operands) = without_prefix(&text);
     let jumps = ["j", "call", "loop", "xbegin"].iter().any(|start| mnemonic.starts_with(start));
     match mnemonic {
         "ljmp" | "lcall" => Goes::Anywhere,
@@ -180,6 +192,7 @@ mod tests {
         }
         let jump = branch("notrack jmp", "rax").unwrap_or_default();
         assert_eq!((jump.indirect, goes("notrack jmp", "rax")), (None, Goes::Anywhere));
+        assert_eq!(goes("notrack", "jmp rax"), Goes::Anywhere);
         assert_eq!(branch("bnd call", "rax").unwrap().indirect, Some(IndirectBranch::Call));
         assert_eq!((branch("bnd jmp", "0x10"), goes("bnd jmp", "0x10")), (None, Goes::To));
     }
