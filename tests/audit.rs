@@ -366,60 +366,6 @@ fn a_note_that_promises_too_much_is_claimed() {
     }
 }
 
-/// Functions with instructions that the engine lacks: one that keeps a register in a vector register, one that loses it, and one that
-/// needs a vector behind a call.
-const OPAQUE: &str = "
-    .globl keeps, loses, depends
-    .type keeps, @function
-keeps:
-    vmovq %rbx, %xmm9
-    vmovdqu (%rdi), %ymm0
-    vpshufb %ymm0, %ymm1, %ymm2
-    vpmovmskb %ymm2, %ebx
-    vmovdqu %ymm2, (%rdi)
-    vpxor %xmm3, %xmm3, %xmm3
-    vmovd %xmm3, %eax
-    lea (%rbx,%rax), %rax
-    vmovq %xmm9, %rbx
-    vzeroupper
-    ret
-    .size keeps, . - keeps
-    .type loses, @function
-loses:
-    vpbroadcastd %edi, %zmm17
-    vptestmd %zmm17, %zmm17, %k1
-    kmovd %k1, %ebx
-    ret
-    .size loses, . - loses
-    .type depends, @function
-depends:
-    push %rdi
-    vpaddd (%rdi), %xmm1, %xmm4
-    call helper@PLT
-    pop %rdi
-    vpaddd %xmm4, %xmm4, %xmm5
-    vmovdqu %xmm5, (%rdi)
-    ret
-    .size depends, . - depends
-    .section .note.GNU-stack, \"\", @progbits
-";
-
-/// What instructions compute that the engine lacks is not known, but what they read and write is.
-#[test]
-fn functions_with_wide_vectors_are_judged() {
-    let bench = Bench::new();
-    fs::write(bench.path("wide.s"), OPAQUE).unwrap();
-    bench.tool(&format!("{}gcc", arches()[0].1), &["-c", "wide.s"]);
-    let report = report(&bench, 1, &["wide.o"]);
-    let functions = report["units"][0]["functions"].as_array().unwrap();
-    assert!(functions.len() == 3 && functions.iter().all(|f| f["not_judged"].is_null()), "{report:#}");
-    let mut found = claims(&report);
-    found.iter_mut().for_each(|(_, kinds)| kinds.retain(|kind| kind != "C6"));
-    let wanted = [("depends", "C3"), ("loses", "C1")].map(|(name, kind)| (name.to_owned(), vec![kind.to_owned()]));
-    found.retain(|_, kinds| !kinds.is_empty());
-    assert_eq!(found, BTreeMap::from(wanted), "{report:#}");
-}
-
 /// Nothing is judged, and that is no pass.
 #[test]
 fn nothing_judged_is_no_pass() {

@@ -130,7 +130,6 @@ static MACHINE: Machine = Machine {
     wide: ("none", |_, _| false),
     is_vector: |_, _| false,
     lent: Lent::NONE,
-    opaque: Lent::NONE,
     reserved: RegSet::EMPTY,
     exclusive: (&[], &[]),
     trap: &[],

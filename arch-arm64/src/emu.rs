@@ -4,7 +4,6 @@ use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, 
 use codegen::words::abi::RegSet;
 
 use crate::emulated::LENT;
-use crate::opaque::OPAQUE;
 use crate::regs::{Thread, VECTORS, X30};
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.
@@ -32,7 +31,6 @@ pub const MACHINE: Machine = Machine {
     wide: ("SVE and SME registers", changes_wide),
     is_vector: changes_wide,
     lent: LENT,
-    opaque: OPAQUE,
     reserved: RegSet::EMPTY,
     // Arm ARM, "Synchronization and semaphores": a return from an exception clears the local monitor.
     exclusive: (&["ldxr", "ldaxr", "ldxp", "ldaxp"], &["stxr", "stlxr", "stxp", "stlxp", "clrex"]),

@@ -4,7 +4,6 @@ use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, 
 use codegen::words::abi::RegSet;
 
 use crate::emulated::LENT;
-use crate::opaque::OPAQUE;
 use crate::regs::{GP, TP, VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.
@@ -27,7 +26,6 @@ pub const MACHINE: Machine = Machine {
     wide: ("V registers", changes_wide),
     is_vector,
     lent: LENT,
-    opaque: OPAQUE,
     reserved: RegSet::of(&[ZERO]),
     // Unprivileged ISA, "Eventual Success of Store-Conditional Instructions": only a loop without a trap is sure to end.
     exclusive: (&["lr."], &["sc."]),

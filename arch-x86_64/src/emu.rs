@@ -6,7 +6,6 @@ use codegen::arch::machine::{
 use codegen::words::abi::{Reg, RegSet};
 
 use crate::emulated::LENT;
-use crate::opaque::OPAQUE;
 use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
@@ -38,7 +37,6 @@ pub const MACHINE: Machine = Machine {
     wide: ("ymm, zmm and mask registers", changes_wide),
     is_vector,
     lent: LENT,
-    opaque: OPAQUE,
     reserved: RegSet::EMPTY,
     exclusive: (&[], &[]),
     trap: &[0xcc],

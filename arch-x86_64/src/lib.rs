@@ -8,7 +8,6 @@ pub mod faulty;
 pub mod insn;
 pub mod lower;
 pub mod mutate;
-mod opaque;
 pub mod option;
 mod record;
 pub mod regs;

@@ -186,9 +186,6 @@ pub struct Machine {
     pub is_vector: fn(&str, &str) -> bool,
     /// Instructions that the engine lacks, or lacks in part.
     pub lent: Lent,
-    /// Further instructions that an engine lacks, of which the emulation knows what they read and write, and not what they compute:
-    /// for runs that ask where code goes.
-    pub opaque: Lent,
     /// General registers that a test may not fill with random values, besides SP.
     pub reserved: RegSet,
     /// Prefixes of mnemonics that take a reservation on memory, and of mnemonics that use or release it.

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use codegen::arch::machine::Lent;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -15,7 +14,7 @@ use super::look::Look;
 use super::state::{LOWEST, State, is_given, is_stack};
 use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
 use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds, Saved, Trap, Why};
-use crate::engine::lent::{self, LONGEST, Lends};
+use crate::engine::lent::{self, Lends};
 use crate::engine::load::load;
 use crate::engine::registers::{Registers, Snapshot, VECTOR};
 
@@ -187,12 +186,6 @@ impl<'a> Machine<'a> {
         let data = writable.map(whole).collect();
         let own = subject.start..subject.start + subject.size;
         lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
-        let opaque = subject.registers.machine.opaque;
-        let bytes =
-            |at, code: &mut [u8]| image.bytes(at, code.len()).map(|bytes| code.copy_from_slice(bytes)).is_some();
-        if own.clone().any(|at| opaque_at(opaque, |code| bytes(at, code)).is_some()) {
-            attach_opaque(&mut *uc, opaque)?;
-        }
         let call = subject.registers.machine.system_call.bytes;
         for at in own.filter(|at| !call.is_empty() && image.bytes(*at, call.len()) == Some(call)) {
             uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;
@@ -435,28 +428,6 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     }
 }
 
-/// The bytes of an instruction of which only the operands are known, if `read` finds one.
-fn opaque_at(opaque: Lent, read: impl Fn(&mut [u8]) -> bool) -> Option<Vec<u8>> {
-    let mut code = [0; LONGEST];
-    let most = (1..=LONGEST).rev().find(|size| read(&mut code[..*size]))?;
-    (opaque.size)(&code[..most]).map(|size| code[..size].to_vec())
-}
-
-/// Let such instructions be run by us, wherever a run comes to one.
-fn attach_opaque(uc: &mut Cpu<'_, Watch>, opaque: Lent) -> Result<()> {
-    let mut known: FxHashMap<u64, Option<Vec<u8>>> = FxHashMap::default();
-    let instruction = move |uc: &mut Cpu<'_, Watch>, pc, _| {
-        let code = known.entry(pc).or_insert_with(|| opaque_at(opaque, |code| uc.load(pc, code)));
-        if let Some(code) = code {
-            lent::run(uc, pc, opaque, code);
-            // The engine goes on as with another piece of code.
-            let watch = uc.data_mut();
-            watch.blocks = watch.blocks.saturating_sub(1);
-        }
-    };
-    uc.on_instructions(EVERYWHERE, Box::new(instruction))
-}
-
 /// The kernel is called, and has a result.
 fn system_call(uc: &mut Cpu<'_, Watch>, pc: u64) {
     let watch = uc.data_mut();
@@ -511,18 +482,12 @@ impl Lends for Watch {
     }
 
     fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
-        // The engine asks for memory where its own instructions find none; here nobody has asked yet.
-        for at in [access.at, access.at.saturating_add(access.bytes as u64 - 1)] {
-            if !is_stack(at) && !uc.load(at, &mut [0]) {
-                appear(uc, at);
-            }
-        }
         if let Some(look) = &mut uc.data_mut().look {
             look.accessed(access);
         }
     }
 
     fn faulted(&mut self, _: u64, fault: &'static str) {
-        self.stopped.get_or_insert(fault.to_owned());
+        self.stopped = Some(fault.to_owned());
     }
 }

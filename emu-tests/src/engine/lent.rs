@@ -22,7 +22,7 @@ pub(crate) trait Lends: Sized + 'static {
 }
 
 /// The longest that an instruction can be.
-pub(crate) const LONGEST: usize = 15;
+const LONGEST: usize = 15;
 
 /// Look for them at `instructions`, and let each be run by us.
 ///
@@ -43,7 +43,7 @@ pub(crate) fn attach<D: Lends>(
 }
 
 /// The hook on one of them.
-pub(crate) fn run<D: Lends>(uc: &mut Cpu<'_, D>, pc: u64, lent: Lent, code: &[u8]) {
+fn run<D: Lends>(uc: &mut Cpu<'_, D>, pc: u64, lent: Lent, code: &[u8]) {
     let next = pc.wrapping_add(code.len() as u64);
     match (lent.run)(code, next, &mut Borrowed { uc }) {
         Ok(LentTo::Us) => uc.go(next),
