@@ -157,6 +157,7 @@ fn plain(text: &str) -> String {
         ("j", [to]) | (".insn", ["j0x6f", "zero", to]) => format!("jal zero,{to}"),
         ("bltz", [s, to]) => format!("blt {s},zero,{to}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
+        (".insn", ["23"]) => "auipc zero,0".to_owned(),
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
         (".insn", ["r0x2f", "3", "0", d, base, s]) => format!("amoadd.d {d},{s},({base})"),
