@@ -240,7 +240,7 @@ impl Look {
                     self.above.entry(self.last).or_insert(above);
                 }
             } else if self.below.contains(&word) && word < limit && is_own {
-                let dead = Foreign { number: self.number, word, off: self.sp() - word };
+                let dead = Foreign { number: self.number, word, off: self.sp().wrapping_sub(word) };
                 self.dead.entry(self.last).or_insert(dead);
             } else if word >= frame {
                 self.arguments.insert(word);
