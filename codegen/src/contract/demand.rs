@@ -54,6 +54,8 @@ pub enum Spot {
     Slot(usize),
     /// The 8 bytes that this register points to.
     Pointee(Reg),
+    /// The cookie in the run context that the function before a program is given.
+    RunContext,
     /// A word of the callee's stack arguments.
     StackArgument(u8),
     /// SP; for a call of the traced function, SP at the function's entry.
@@ -117,6 +119,7 @@ impl fmt::Display for Id<'_> {
             Spot::Flags => f.write_str("flags"),
             Spot::Slot(n) => write!(f, "slot:{}", contract.frame.fields.get(*n).map_or("", Field::name)),
             Spot::Pointee(reg) => write!(f, "[{}]", abi.name(*reg)),
+            Spot::RunContext => f.write_str("run-context"),
             Spot::StackArgument(n) => write!(f, "argument:stack{n}"),
             Spot::Sp if matches!(holds, Holds::Multiple(_)) => f.write_str("sp-align"),
             Spot::Sp => f.write_str("sp"),
@@ -261,7 +264,11 @@ impl List<'_> {
                 let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
                 let context = Term::from(Root::Frame).plus(self.contract.context().into());
                 given(0).into_iter().for_each(|reg| self.is(Spot::Reg(reg), context.clone()));
-                given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie.into())));
+                let cookie = Term::number(cookie.into());
+                match self.contract.stated.around_program(n) {
+                    Some(_) => self.is(Spot::RunContext, cookie),
+                    None => given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), cookie.clone())),
+                }
             }
             (_, Called::Exit) => {
                 for (&reg, &ret) in abi.args.iter().zip(abi.rets) {
@@ -378,7 +385,7 @@ impl List<'_> {
         if self.contract.kind.is_shadow() {
             self.is(Spot::Sp, Root::Reg(self.abi().sp));
         }
-        self.kept(self.contract.kept);
+        self.kept(self.contract.kept.minus(self.contract.stated.own));
         self.vectors();
         self.stack_arguments(self.contract.kind.copied_words());
     }

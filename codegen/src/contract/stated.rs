@@ -88,6 +88,18 @@ pub struct Argument {
     pub bits: u32,
 }
 
+/// Two functions that Linux calls around another: `__bpf_prog_enter` and `__bpf_prog_exit` around a program, `__bpf_tramp_enter` and
+/// `__bpf_tramp_exit` around all programs and the traced function (kernel kernel/bpf/trampoline.c).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bracket {
+    /// The function called before.
+    pub enter: String,
+    /// The function called after.
+    pub exit: String,
+    /// The symbol whose address both get as their first argument; `None` if any address will do, so long as both get the same.
+    pub argument: Option<String>,
+}
+
 /// A variable that holds the address of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
@@ -170,6 +182,21 @@ pub struct Stated {
     pub memory: Vec<Word>,
     /// Registers of the platform that hold values of the function: the contract lists them as preserved.
     pub carries: RegSet,
+    /// The functions around each program, by the program's number; shorter if the last programs have none.
+    pub around_programs: Vec<Option<Bracket>>,
+    /// The functions around all programs and the traced function.
+    pub around_function: Option<Bracket>,
+    /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
+    pub own: RegSet,
+    /// The ip in the context of programs is the address of the traced function, not that of its site.
+    pub ip_is_start: bool,
+}
+
+impl Stated {
+    /// The functions around the program with this number.
+    pub fn around_program(&self, number: usize) -> Option<&Bracket> {
+        self.around_programs.get(number).and_then(Option::as_ref)
+    }
 }
 
 impl Default for Stated {
@@ -191,6 +218,10 @@ impl Default for Stated {
             red_zone: 0,
             memory: Vec::new(),
             carries: RegSet::EMPTY,
+            around_programs: Vec::new(),
+            around_function: None,
+            own: RegSet::EMPTY,
+            ip_is_start: false,
         }
     }
 }

@@ -171,6 +171,21 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,
+    /// `programs`, with `CALL_ORIG`: the functions that are called around all programs and the traced function.
+    #[serde(default)]
+    #[schemars(with = "Option<BracketIn>")]
+    pub(crate) around: Option<Spanned<BracketIn>>,
+    /// `programs`, with `CALL_ORIG`: callee-saved registers that are the trampoline's own while the traced function runs.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) holds_own: Vec<Spanned<String>>,
+    /// `programs`, with `IP_ARG`: the ip is the address of `function`, as Linux has it, and not that of its site.
+    #[serde(default)]
+    pub(crate) ip_is_start: bool,
+    /// `programs`: addresses in a dump, by the name that an object has for them behind the trampoline's: `skip_0`, `skipped_0`,
+    /// `after_call`, `epilogue`.
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
     /// The traced function, where it is called or jumped to from here: the symbol by which the object refers to it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -473,9 +488,27 @@ pub(crate) struct ProgramIn {
     pub(crate) attach: AttachIn,
     /// The symbol.
     pub(crate) calls: String,
-    /// What is at `cookie`.
+    /// What is at `cookie`; with `around`, in the run context.
     #[serde(default)]
     pub(crate) cookie: i32,
+    /// The functions that are called before and after it, as Linux has them. Then it has no second argument. All programs of a
+    /// trampoline have them, or none.
+    #[serde(default)]
+    pub(crate) around: Option<BracketIn>,
+}
+
+/// Two functions that are called around another one.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BracketIn {
+    /// The symbol of the first: `__bpf_prog_enter(program, run_context)`, which returns 0 where the program is not to be called, or
+    /// `__bpf_tramp_enter(image)`.
+    pub(crate) enter: String,
+    /// The symbol of the second: `__bpf_prog_exit(program, what the first returned, run_context)`, or `__bpf_tramp_exit(image)`.
+    pub(crate) exit: String,
+    /// What both are given first: a symbol, or an address as `0x...`. Without it any will do that both get.
+    #[serde(default)]
+    pub(crate) argument: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
-use crate::run::raw::{Dump, texts, wrap};
+use crate::run::raw::{Dump, Named, address_of, texts, wrap};
 use crate::run::replay::{Chosen, Source};
 
 /// Objects with trampolines, and their contract.
@@ -147,13 +147,29 @@ fn objects(
         return if foreign.alternatives { replaced(objects, backend, convention) } else { Ok(objects) };
     };
     let entries = entries(dump, reader, file)?;
-    let labels = file.trampoline.iter().flat_map(|t| t.slots().iter().chain([&t.calls])).map(String::as_str);
-    let labels: Vec<&str> = labels.collect();
+    let named = names(reader, file)?;
     let wrap = |(path, code): &(String, Vec<u8>)| {
-        let object = wrap(backend, dump, code, &entries, &labels).map_err(|e| e.at(path))?;
+        let object = wrap(backend, dump, code, &entries, &named).map_err(|e| e.at(path))?;
         Ok((path.clone(), object))
     };
     foreign.objects.iter().map(wrap).collect()
+}
+
+/// What a contract for a dump names by its address.
+fn names<'f>(reader: &Reader, file: &'f FileIn) -> Result<Named<'f>> {
+    let mut named = Named::default();
+    for t in &file.trampoline {
+        named.labels.extend(t.slots().iter().chain([&t.calls]).map(String::as_str));
+        named.functions.extend(t.function.iter().map(|function| function.get_ref().as_str()));
+        for (label, at) in &t.labels {
+            let at = address_of(at).ok_or_else(|| {
+                let here = t.stack_align.span().start;
+                reader.at(here, format!("labels of {}: {label} = {at:?}; valid: an address as \"0x...\"", t.symbol))
+            })?;
+            named.places.push((format!("{}_{label}", t.symbol), at));
+        }
+    }
+    Ok(named)
 }
 
 /// The addresses of a dump's trampolines.

@@ -151,7 +151,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 28] = [
+        let given: [(&str, Option<usize>, &[&str]); 31] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -162,6 +162,9 @@ impl Reader<'_> {
             ("result", start(t.result.as_ref()), &["programs"]),
             ("programs", start(t.programs.as_ref()), &["programs"]),
             ("flags", start(t.flags.as_ref()), &["programs"]),
+            ("around", start(t.around.as_ref()), &["programs"]),
+            ("holds-own", start(t.holds_own.first()), &["programs"]),
+            ("labels", (!t.labels.is_empty()).then_some(here), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
             ("direct-jumps", t.direct_jumps.then_some(here), &["entry", "regs"]),
             ("direct-loses", start(t.direct_loses.first()), &["entry", "regs"]),
@@ -386,7 +389,7 @@ impl Reader<'_> {
 
     /// The traced function, if it is called or jumped to.
     fn traced(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<Traced>> {
-        if !kind.names_body() {
+        if !kind.names_body() && !t.ip_is_start {
             let resume = t.resume.as_ref().filter(|_| kind.direct().is_some()).map(|resume| resume.span().start);
             let given = t.function.as_ref().map(|function| ("function", function.span().start));
             return match given.or(resume.map(|at| ("resume", at))) {
@@ -470,7 +473,7 @@ impl Reader<'_> {
         t.deviation.iter().map(clause).collect()
     }
 
-    fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
+    pub(crate) fn registers(&self, names: &[Spanned<String>], facts: &Facts) -> Result<RegSet> {
         let mut set = RegSet::EMPTY;
         for name in names {
             let live = facts.abi.live.iter().find(|(who, _)| who == name.get_ref()).map(|(_, regs)| *regs);

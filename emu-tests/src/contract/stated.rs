@@ -5,17 +5,24 @@ use std::collections::BTreeMap;
 use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
-use codegen::contract::stated::{Argument, Held, Next, Stated, Sum, Uncalled, Variable, Word};
+use codegen::contract::stated::{Argument, Bracket, Held, Next, Stated, Sum, Uncalled, Variable, Word};
 use codegen::profile::Convention;
-use codegen::words::abi::{Abi, Reg};
+use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{
-    ArgumentIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn, VariableIn,
+    ArgumentIn, BracketIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn, VariableIn,
 };
 use crate::judge::cases::ABOVE;
+
+impl BracketIn {
+    fn bracket(&self) -> Bracket {
+        let BracketIn { enter, exit, argument } = self;
+        Bracket { enter: enter.clone(), exit: exit.clone(), argument: argument.clone() }
+    }
+}
 
 impl Reader<'_> {
     /// What it states besides.
@@ -40,6 +47,10 @@ impl Reader<'_> {
             gives: self.gives(&t.gives, &facts.abi)?,
             uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), &facts.abi)).transpose()?,
             memory: self.memory(t)?,
+            around_programs: self.around_programs(t)?,
+            around_function: self.around_function(t, kind)?,
+            own: self.own(t, kind, facts)?,
+            ip_is_start: self.ip_is_start(t, kind)?,
             ..Stated::default()
         };
         let first = t.gives.values().next().map(Spanned::span).or(t.uncalled.as_ref().map(Spanned::span));
@@ -84,6 +95,55 @@ impl Reader<'_> {
             red_zone: self.red_zone(red_zone.as_ref())?,
             ..base
         })
+    }
+
+    /// The functions around each program.
+    fn around_programs(&self, t: &TrampolineIn) -> Result<Vec<Option<Bracket>>> {
+        let Some(programs) = &t.programs else { return Ok(Vec::new()) };
+        let with = programs.get_ref().iter().filter(|program| program.around.is_some()).count();
+        if ![0, programs.get_ref().len()].contains(&with) {
+            let message = format!("{with} of {} programs have `around`; valid: all, or none", programs.get_ref().len());
+            return Err(self.at(programs.span().start, message));
+        }
+        let programs = programs.get_ref().iter().take(with);
+        Ok(programs.map(|program| program.around.as_ref().map(BracketIn::bracket)).collect())
+    }
+
+    /// The functions around all programs and the traced function.
+    fn around_function(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<Bracket>> {
+        match &t.around {
+            Some(around) if !kind.calls_body() => {
+                Err(self
+                    .at(around.span().start, "around is for trampolines that call the function: CALL_ORIG in flags"))
+            }
+            around => Ok(around.as_ref().map(|around| around.get_ref().bracket())),
+        }
+    }
+
+    /// The ip is the function's address.
+    fn ip_is_start(&self, t: &TrampolineIn, kind: Kind) -> Result<bool> {
+        match t.ip_is_start && !(kind.programs().is_some_and(|p| p.ip_arg) && t.function.is_some()) {
+            true => {
+                let message = "ip-is-start is for kind programs, with IP_ARG in flags, and with function";
+                Err(self.at(t.stack_align.span().start, message))
+            }
+            false => Ok(t.ip_is_start),
+        }
+    }
+
+    /// Its own registers while the traced function runs.
+    fn own(&self, t: &TrampolineIn, kind: Kind, facts: &Facts) -> Result<RegSet> {
+        let own = self.registers(&t.holds_own, facts)?;
+        let Some(first) = t.holds_own.first() else { return Ok(own) };
+        if !kind.calls_body() {
+            let message = "holds-own is for trampolines that call the function: CALL_ORIG in flags";
+            return Err(self.at(first.span().start, message));
+        }
+        if let Some(other) = own.minus(facts.abi.callee_saved).iter().next() {
+            let message = format!("{} is no callee-saved register; valid: one that is", facts.abi.name(other));
+            return Err(self.at(first.span().start, message));
+        }
+        Ok(own)
     }
 
     /// The variables by which it finds what it calls.

@@ -7,12 +7,14 @@ use codegen::arch::machine::{Branch, Machine};
 use codegen::ask::kind::{Calls, Gives};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
+use codegen::contract::stated::Bracket;
 use codegen::words::error::{Error, Result};
 use link::{Access, Image, STUBS, SymbolKind, mark};
 
 use crate::engine::disasm::{Decoded, constants, decode_function, followed};
 use crate::judge::fixture::{CALLBACK, Fixture, Setup};
 use crate::judge::trace::{Cell, Cells, Mark, Region};
+use crate::run::raw::address_of;
 
 /// What each trampoline calls by name: where that begins, and what it is.
 pub(crate) type Callees = Vec<Vec<(u64, Mark)>>;
@@ -198,7 +200,12 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         Calls::Handlers if row.gives == Gives::Frame => Mark::CALLBACK,
         Calls::Named | Calls::Handlers => Mark::DIRECT_FUNC,
         Calls::Programs => {
-            return contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM))).collect();
+            let programs = contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM)));
+            let around = brackets(contract).flat_map(|bracket| match bracket {
+                Some(Bracket { enter, exit, .. }) => [enter.as_str(), exit],
+                None => [""; 2],
+            });
+            return programs.chain(around.map(|name| Ok((address(name)?, Mark::AROUND)))).collect();
         }
         Calls::Nothing if contract.kind.recorder().is_some_and(|recorder| recorder.refill) => {
             return Ok(vec![(address(&contract.callee)?, Mark::DIRECT_FUNC)]);
@@ -207,6 +214,25 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
     Ok(vec![(address(&contract.callee)?, mark), (exit, Mark::EXIT_HANDLER)])
+}
+
+/// The functions around each program, then those around all.
+fn brackets(contract: &Contract) -> impl Iterator<Item = Option<&Bracket>> {
+    let programs = (0..contract.programs.len()).map(|n| contract.stated.around_program(n));
+    programs.chain([contract.stated.around_function.as_ref()])
+}
+
+/// What the functions around each program are given first, then those around all, where their contract says it.
+///
+/// # Errors
+/// It names what the image does not have.
+pub(crate) fn arguments(image: &Image, contract: &Contract) -> Result<Vec<Option<u64>>> {
+    let address = |name: &String| match image.symbol(name) {
+        Some(symbol) => Ok(symbol.address),
+        None => address_of(name).ok_or_else(|| Error::new(format!("{}: no symbol {name}", contract.name))),
+    };
+    let given = brackets(contract).map(|bracket| bracket.and_then(|b| b.argument.as_ref()));
+    given.map(|argument| argument.map(address).transpose()).collect()
 }
 
 /// Code that belongs to no function: each stub, and sections to which the first so many objects alone contribute.

@@ -79,7 +79,9 @@ fn named(contract: &Contract) -> impl Iterator<Item = &str> {
     let through = contract.stated.through.iter().map(|variable| &variable.callee);
     let programs = contract.programs.iter().map(|program| &*program.symbol);
     let exit = contract.traced.iter().map(|traced| &traced.exit);
-    through.chain(exit).chain([&contract.callee]).map(String::as_str).chain(programs)
+    let around = contract.stated.around_programs.iter().flatten().chain(&contract.stated.around_function);
+    let around = around.flat_map(|bracket| [&bracket.enter, &bracket.exit]);
+    through.chain(exit).chain([&contract.callee]).chain(around).map(String::as_str).chain(programs)
 }
 
 /// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have

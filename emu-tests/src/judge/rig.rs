@@ -21,7 +21,7 @@ use crate::engine::memory::Memory;
 use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::rng::Rng;
 use crate::engine::unwind::Table;
-use crate::judge::cells::mark_cells;
+use crate::judge::cells::{arguments, mark_cells};
 use crate::judge::checks::retire::jumps;
 use crate::judge::copy::put_copies;
 use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
@@ -191,6 +191,7 @@ impl<'s> Rig<'s> {
             registers: Some(registers),
             convention: Some(suite.convention),
             callees: called.iter().map(|of| of.iter().map(|(callee, _)| *callee).collect()).collect(),
+            arguments: suite.contracts.iter().map(|c| arguments(&image, c)).collect::<Result<_>>()?,
             cells: marks.cells,
             memory: Some(Rc::clone(&memory)),
             clock: Some(address(CLOCK)?),

@@ -29,20 +29,39 @@ pub struct Dump {
 /// The address is not in the dump, or not that of an instruction.
 pub fn dumped(backend: &dyn Backend, code: &[u8], base: u64, (symbol, entry): (&str, u64)) -> Result<Vec<u8>> {
     let dump = Dump { base, entries: Vec::new(), end: None };
-    wrap(backend, &dump, code, &[(symbol, entry)], &[])
+    wrap(backend, &dump, code, &[(symbol, entry)], &Named::default())
 }
 
-/// Make an object of `code`, in which each trampoline has the name that comes with its address in `entries`; of `labels`,
-/// those that are addresses in the dump name these.
+/// What a contract for a dump names by its address.
+#[derive(Default)]
+pub(crate) struct Named<'c> {
+    /// Addresses in the dump as `0x...`, by which it names them too.
+    pub labels: Vec<&'c str>,
+    /// Other names of addresses in the dump.
+    pub places: Vec<(String, u64)>,
+    /// Functions outside, as `0x...`: what refers to their first [`FUNCTION`] bytes refers to them.
+    pub functions: Vec<&'c str>,
+}
+
+/// The address that a contract for a dump has in the place of a symbol.
+pub(crate) fn address_of(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// A trampoline goes on so many bytes behind the start of a function at most: pads, and a site.
+const FUNCTION: u64 = 64;
+
+/// Make an object of `code`, in which each trampoline has the name that comes with its address in `entries`; of the labels in
+/// `named`, those that are addresses in the dump name these.
 ///
 /// # Errors
-/// An entry is not in the dump, or not an instruction.
+/// An entry or another place is not in the dump, or an entry not an instruction.
 pub(crate) fn wrap(
     backend: &dyn Backend,
     dump: &Dump,
     code: &[u8],
     entries: &[(&str, u64)],
-    labels: &[&str],
+    named: &Named,
 ) -> Result<Vec<u8>> {
     let base = dump.base;
     let end = base.saturating_add(code.len() as u64);
@@ -62,14 +81,20 @@ pub(crate) fn wrap(
     // Their ends are not told: what is reached is theirs.
     let size = |entry: u64| extent(&lines, entry, |at| entries.iter().any(|(_, other)| *other == at));
     let mut wrapping = Wrapping::of(backend, code, base);
+    wrapping.outside = named.functions.iter().filter_map(|name| Some((address_of(name)?, *name))).collect();
+    if let Some((name, at)) = named.places.iter().find(|(_, at)| !inside(*at)) {
+        return Err(Error::new(format!("{name} = {at:#x} is not in the dump; valid: {base:#x} to {:#x}", end - 1)));
+    }
+    for (name, at) in &named.places {
+        wrapping.label(name.clone(), wrapping.place(*at));
+    }
     for &(symbol, entry) in entries {
         wrapping.functions.insert(symbol.to_owned(), (wrapping.place(entry), size(entry)));
     }
     wrapping.instructions(&lines)?;
     wrapping.words(&lines);
-    for label in labels {
-        let at = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        if let Some(at) = at.filter(|at| inside(*at)) {
+    for label in &named.labels {
+        if let Some(at) = address_of(label).filter(|at| inside(*at)) {
             wrapping.label((*label).to_owned(), wrapping.place(at));
         }
     }
@@ -114,6 +139,8 @@ struct Wrapping<'a> {
     functions: BTreeMap<String, (u64, u64)>,
     labels: BTreeMap<String, u64>,
     calls: Vec<Call>,
+    /// Functions outside, by their addresses.
+    outside: Vec<(u64, &'a str)>,
 }
 
 impl Wrapping<'_> {
@@ -130,6 +157,7 @@ impl Wrapping<'_> {
             functions: BTreeMap::new(),
             labels: BTreeMap::new(),
             calls: Vec::new(),
+            outside: Vec::new(),
         }
     }
 
@@ -148,13 +176,17 @@ impl Wrapping<'_> {
         }
     }
 
-    /// The name of an address, which has one from now on if it is in the dump.
-    fn named(&mut self, at: u64) -> String {
+    /// The name of an address, which has one from now on if it is in the dump, and bytes from there to the address.
+    fn named(&mut self, at: u64) -> (String, i64) {
+        let function = self.outside.iter().find(|(function, _)| at.wrapping_sub(*function) < FUNCTION);
+        if let Some((function, name)) = function.filter(|_| !self.inside(at)) {
+            return ((*name).to_owned(), at.wrapping_sub(*function).cast_signed());
+        }
         let name = format!("{at:#x}");
         if self.inside(at) {
             self.label(name.clone(), self.place(at));
         }
-        name
+        (name, 0)
     }
 
     /// Let the instructions refer to names, where they call what is outside or make an address.
@@ -167,7 +199,8 @@ impl Wrapping<'_> {
                 let Some((r_type, at, addend)) = call(self.backend, line, insn, target) else {
                     return Err(out_of_dump(line, target, (self.base, self.end)));
                 };
-                self.calls.push(Call { offset: (from + at) as u64, r_type, addend, target: format!("{target:#x}") });
+                let (target, more) = self.named(target);
+                self.calls.push(Call { offset: (from + at) as u64, r_type, addend: addend + more, target });
             }
             if line.at >= done {
                 done = self.constant(lines, line.at).unwrap_or(done);
@@ -188,12 +221,13 @@ impl Wrapping<'_> {
         });
         let (constant, (new, relocations)) =
             addresses.filter_map(|constant| Some((*constant, load(patterns, constant, insn)?))).next()?;
-        let target = self.named(constant.value);
+        let (target, more) = self.named(constant.value);
         // Whoever names places passes over those that begin so.
         let high = format!(".load of {target} at {at:#x}");
         for (at, r_type, addend) in relocations {
-            let target = if self.backend.refers_to_high(r_type) { &high } else { &target }.clone();
-            self.calls.push(Call { offset: (from + at) as u64, r_type, addend, target });
+            let of_high = self.backend.refers_to_high(r_type);
+            let (target, more) = if of_high { (&high, 0) } else { (&target, more) };
+            self.calls.push(Call { offset: (from + at) as u64, r_type, addend: addend + more, target: target.clone() });
         }
         self.label(high, from as u64);
         self.code.get_mut(from..from + constant.size)?.copy_from_slice(&new);
@@ -212,8 +246,8 @@ impl Wrapping<'_> {
             let before = lines.range(..at.saturating_add(8)).next_back();
             let free = before.is_none_or(|(_, line)| line.at + u64::from(line.size) <= at);
             if let Some(value) = value.filter(|_| free) {
-                let target = self.named(value);
-                self.calls.push(Call { offset: from, r_type: word, addend: 0, target });
+                let (target, more) = self.named(value);
+                self.calls.push(Call { offset: from, r_type: word, addend: more, target });
             }
         }
     }

@@ -69,6 +69,8 @@ pub enum Situation {
         /// The second is the first of them.
         others: bool,
     },
+    /// The function before each program says that it is not to be called.
+    Unentered,
 }
 
 /// The fate of a thread's first record.
@@ -98,7 +100,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 26] = [
+const DECISIONS: [Decision; 27] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -112,6 +114,7 @@ const DECISIONS: [Decision; 26] = [
     ("retired", Situation::retired),
     ("detached", |s| s == Situation::Detached { others: false }),
     ("detached-others", |s| s == Situation::Detached { others: true }),
+    ("unentered", |s| s == Situation::Unentered),
     ("stub", |s| s == Situation::Stub),
     ("stub-graph", |s| s == Situation::StubGraph),
     ("second", |s| s == Situation::Second),
@@ -183,6 +186,7 @@ impl Situation {
             Situation::Retired,
             Situation::Detached { others: false },
             Situation::Detached { others: true },
+            Situation::Unentered,
             Situation::Results,
             Situation::Second,
             Situation::Null,
@@ -336,6 +340,7 @@ impl Situation {
                     (programs.call_orig && labels.has_label(KernelLabel::AfterCall), Situation::Retired),
                     (detaches, Situation::Detached { others: false }),
                     (detaches && before + after > 1, Situation::Detached { others: true }),
+                    (!contract.stated.around_programs.is_empty(), Situation::Unentered),
                     (result, Situation::Results),
                 ];
                 can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()
@@ -376,7 +381,7 @@ impl Situation {
             Situation::Stub | Situation::StubGraph => true,
             Situation::EarlyDirect => contract.leaves_by(ExitPath::EarlyDirect),
             Situation::Results | Situation::Skip | Situation::SkipLast | Situation::Retired => false,
-            Situation::Detached { .. } => false,
+            Situation::Detached { .. } | Situation::Unentered => false,
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
             Situation::Refilled | Situation::LastRefilled => false,
             Situation::ShadowFull | Situation::LeftBehind | Situation::First(_) => false,
@@ -395,7 +400,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 43] = [
+    const NAMES: [&str; 44] = [
         "plain",
         "args",
         "ip",
@@ -427,6 +432,7 @@ mod tests {
         "retired",
         "detached",
         "detached-others",
+        "unentered",
         "results",
         "second",
         "null",

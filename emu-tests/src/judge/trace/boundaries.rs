@@ -11,7 +11,7 @@ use codegen::words::step::ExitPath;
 use super::cells::{Mark, Region};
 use super::compare::Kept;
 use super::given::shown;
-use super::state::{Activation, Exiting, Hooked, Pending};
+use super::state::{Activation, Around, Exiting, Hooked, Pending};
 use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
 use crate::engine::cpu::{EXIT, SPARSE_BACK};
 use crate::engine::registers::Snapshot;
@@ -177,6 +177,7 @@ impl Trace {
             dispatched: false,
             calls: 0,
             sessions: Vec::new(),
+            around: Around::default(),
         });
         state.work(index);
         state.entered |= 1 << index;
@@ -231,7 +232,8 @@ impl Trace {
         let hooked = self.state.hooked.pop();
         let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
         let popped = if here.registers.abi.link.is_none() { 8 } else { 0 };
-        let exiting = Exiting { expect, parent, resume: 0, sp, calls: 0, words: Vec::new(), sessions: Vec::new() };
+        let (words, sessions, around) = (Vec::new(), Vec::new(), Around::default());
+        let exiting = Exiting { expect, parent, resume: 0, sp, calls: 0, words, sessions, around };
         self.state.end(index, exiting);
         self.check(self.at(Clause::P9, here.pc), Place::SpOfHooked, hooked_sp.wrapping_add(popped), sp);
         self.state.returns.begin(None);
@@ -332,6 +334,7 @@ impl Trace {
         self.compare_registers(here);
         self.check_given_back(here);
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
+        self.check(p9.of(Clause::P10), Place::ProgramEnds, false, self.state.begun.is_some());
         self.check_returns(here.pc, ExitPath::Function);
         let situation = self.case.situation;
         if situation.sends() || situation.direct_jump() {
@@ -369,10 +372,13 @@ impl Trace {
         let Some(contract) = self.contract() else { return };
         self.checks.way = Some(ExitPath::Function);
         self.check_records(here, &contract);
-        let Some(a) = self.state.activations.last() else { return };
-        let (resume, parent, sp, calls) = (a.resume, a.parent, a.sp, a.calls);
-        let (abi, index) = (here.registers.abi, self.trampoline());
+        let Some(a) = self.state.activations.last_mut() else { return };
+        a.kept = a.kept.minus(contract.stated.own);
+        let own = contract.stated.own.iter().map(|reg| (reg, a.expect[reg])).collect();
+        let abi = here.registers.abi;
+        let (resume, parent, sp, calls, around) = (a.resume, a.parent, a.sp, a.calls, a.around);
         let fp = a.expect[abi.fp];
+        let index = self.trampoline();
         let sp_now = here.sp();
         let back = here.parent(sp_now);
         let p9 = self.at(Clause::P9, here.pc);
@@ -390,6 +396,7 @@ impl Trace {
         let wanted = contract.kind.programs().map_or(handlers, |_| self.due(&contract, false).count() as u64);
         self.check(p9.of(Clause::P10), Place::CallsBefore, wanted, calls);
         self.compare_registers(here);
+        self.check_around(here, &contract, around, 0);
         let (mut words, mut sessions) = (Vec::new(), Vec::new());
         if let (Some(programs), Some(a)) = (contract.kind.programs(), self.state.activations.last()) {
             words = shown(here, &programs, &a.expect, sp);
@@ -401,7 +408,8 @@ impl Trace {
         self.open_slot(&contract);
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
-        let pending = Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions };
+        let pending =
+            Pending { index, parent, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around };
         state.pending.push(pending);
         state.activations.pop();
         state.go_on();
@@ -411,7 +419,8 @@ impl Trace {
     /// T4 of a paired trampoline.
     fn body_returned(&mut self, here: &mut Here) {
         let Some(pending) = self.state.pending.pop() else { return };
-        let Pending { index, parent, resume, sp, fp, back, back_sp, epoch, returns, words, sessions } = pending;
+        let Pending { index, parent, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around } =
+            pending;
         let abi = here.registers.abi;
         let parent_sp = sp.wrapping_add(abi.return_bytes());
         let is_shadow = self.kind(index).is_some_and(Kind::is_shadow);
@@ -426,7 +435,9 @@ impl Trace {
         self.happens(here.uc, Event::Exit);
         let mut expect = here.snapshot();
         expect[abi.fp] = fp;
-        self.state.end(index, Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words, sessions });
+        own.into_iter().for_each(|(reg, value)| expect[reg] = value);
+        let exiting = Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words, sessions, around };
+        self.state.end(index, exiting);
     }
 
     /// T6 after a hooked return, or of a paired trampoline.
@@ -441,8 +452,12 @@ impl Trace {
         let programs = contract.kind.programs();
         let after = if self.case.situation.retired() { 0 } else { self.due(&contract, true).count() as u64 };
         let handlers = u64::from(contract.kind.traits().calls != Calls::Nothing);
-        let wanted = if programs.is_some() { after } else { handlers };
+        let calls_programs = programs.is_some();
+        let wanted = if calls_programs { after } else { handlers };
         self.check(p9.of(Clause::P10), Place::CallsAfter, wanted, e.calls);
+        if calls_programs {
+            self.check_around(here, &contract, e.around, 1);
+        }
         self.check(p9.of(Clause::P7), Place::Sp, e.sp, here.sp());
         if let Some(link) = abi.link {
             self.check(p9, Place::ParentLink, e.parent, here.get(link));

@@ -40,6 +40,8 @@ impl Mark {
     /// A trampoline begins.
     pub const ENTRY: Mark = Mark(16);
     pub const PROGRAM: Mark = Mark(32);
+    /// A function that is called before or after others.
+    pub const AROUND: Mark = Mark(64);
     /// Where C begins that trampolines call.
     pub const CALLED: Mark = Mark(Mark::CALLBACK.0 | Mark::EXIT_HANDLER.0 | Mark::DIRECT_FUNC.0);
 

@@ -15,6 +15,7 @@ use super::{Culprit, Here, Places, Trace};
 use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::{Place, Slot};
+use crate::run::raw::address_of;
 use crate::run::situation::Situation;
 
 /// The call of a callback, of a function by its name, of an entry handler or of the handler of a redirected return.
@@ -45,6 +46,15 @@ impl ProgramCall<'_> {
             Root::Body(reg) => left(reg).unwrap_or_default(),
             _ => term.add.cast_unsigned(),
         }
+    }
+
+    /// The function's ip. In a dump, it may be the address that the contract has for the function.
+    fn ip(&self, here: &Here, at: u64) -> u64 {
+        let Some(traced) = self.contract.traced.as_ref().filter(|_| self.contract.stated.ip_is_start) else {
+            return here.ip(self.resume);
+        };
+        let written = address_of(&traced.function).filter(|ip| *ip == here.word(at));
+        written.unwrap_or_else(|| self.resume.wrapping_add_signed(-i64::from(traced.resume)))
     }
 
     /// What is in the word of the session with this number: 0 until it stores something.
@@ -314,8 +324,9 @@ impl Trace {
         let &ProgramCall { contract, calls, .. } = call;
         let p10 = self.at(Clause::P10, here.pc);
         let over = self.state.exiting().is_some();
-        let Some((i, n)) = self.due(contract, over).nth(calls as usize - 1) else {
-            self.check(p10, Place::Programs, calls - 1, calls);
+        let due = calls.checked_sub(1).and_then(|before| self.due(contract, over).nth(before as usize));
+        let Some((i, n)) = due else {
+            self.check(p10, Place::Programs, calls.saturating_sub(1), calls.max(1));
             return None;
         };
         let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
@@ -341,7 +352,7 @@ impl Trace {
                             meta = term.add;
                             (Place::ContextCount, meta.cast_unsigned())
                         }
-                        Content::Ip => (Place::ContextIp, here.ip(call.resume)),
+                        Content::Ip => (Place::ContextIp, call.ip(here, at_offset(context, offset))),
                         Content::Reg(_) | Content::StackWord(_) => {
                             // What lies beside the context is the trampoline's own.
                             let Some(word) = call.words.get(offset as usize / 8) else { continue };
@@ -351,7 +362,7 @@ impl Trace {
                         Content::Session(s) => (Place::ContextSession, call.session(s)),
                         _ => continue,
                     };
-                    (place, context.wrapping_add_signed(offset.into()), want)
+                    (place, at_offset(context, offset), want)
                 }
                 // Where its context lies is what says where all of it is.
                 _ => continue,
@@ -382,6 +393,10 @@ impl Trace {
             self.checks.check_by(p10.of(Clause::P12), Place::ReturnStandIn, by, self.places.exit, here.word(taken));
         }
     }
+}
+
+fn at_offset(context: u64, offset: i32) -> u64 {
+    context.wrapping_add_signed(offset.into())
 }
 
 /// The address of the frame, as an exit handler is given it.

@@ -3,6 +3,7 @@
 //! The boundaries are those of `bug-corpus.md`, section 0: T0 the patched instruction, T1 the callback's first
 //! instruction, T3 the resumption, T4 the traced function's return, T5 the exit callback, T6 the parent.
 
+mod around;
 mod boundaries;
 mod branching;
 mod cells;
@@ -93,6 +94,8 @@ pub(crate) struct Trace {
     pub demands: Vec<OnceCell<Rc<[Demand]>>>,
     /// Where the functions begin that each trampoline calls by name; 0 if its contract names none.
     pub callees: Vec<Vec<u64>>,
+    /// What each trampoline gives the functions that it calls around programs, where its contract says it.
+    pub arguments: Vec<Vec<Option<u64>>>,
     /// What is known of each byte of the image.
     pub cells: Cells,
     /// The engine's memory.
@@ -564,6 +567,10 @@ impl Trace {
             && let Some(programs) = self.kind(self.trampoline()).and_then(Kind::programs)
         {
             self.program(here, &programs);
+            return;
+        }
+        if marks.has(Mark::AROUND) {
+            self.around(here);
             return;
         }
         match marks.only(Mark::CALLED) {

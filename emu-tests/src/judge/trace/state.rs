@@ -47,6 +47,8 @@ pub(crate) struct Activation {
     pub calls: u64,
     /// What sessions stored to their words, by the number of the program.
     pub sessions: Vec<u64>,
+    /// The calls around the function.
+    pub around: Around,
 }
 
 /// A return address that a callback replaced.
@@ -65,6 +67,8 @@ pub(crate) struct Pending {
     /// SP and frame pointer at the site.
     pub sp: u64,
     pub fp: u64,
+    /// What the registers held there that are the trampoline's own while the function runs.
+    pub own: Vec<(Reg, u64)>,
     /// Where the function returns to, and SP then.
     pub back: u64,
     pub back_sp: u64,
@@ -74,6 +78,8 @@ pub(crate) struct Pending {
     pub words: Vec<u64>,
     /// What sessions stored to their words.
     pub sessions: Vec<u64>,
+    /// The calls around the function.
+    pub around: Around,
 }
 
 /// Between the end of the traced function, where a trampoline is told of it, and the parent.
@@ -90,6 +96,30 @@ pub(crate) struct Exiting {
     pub words: Vec<u64>,
     /// What sessions stored to their words.
     pub sessions: Vec<u64>,
+    /// The calls around the function.
+    pub around: Around,
+}
+
+/// A program between the call before it and the call after it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// Its number.
+    pub n: usize,
+    pub argument: u64,
+    pub run_context: u64,
+    /// What is kept there for the function after it.
+    pub saved: u64,
+    /// What the function before it returned: if that is 0, it is not called.
+    pub start: u64,
+    pub called: bool,
+}
+
+/// The calls around a function so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Around {
+    pub argument: u64,
+    pub entered: u64,
+    pub left: u64,
 }
 
 /// One run, so far.
@@ -142,6 +172,8 @@ pub(crate) struct State {
     pub clock_reads: Cell<u64>,
     /// What registers of the platform hold since the thread was last moved to another CPU.
     pub moved: Vec<(Reg, u64)>,
+    /// The program around which functions are called now.
+    pub begun: Option<Begun>,
 }
 
 impl State {
@@ -176,6 +208,7 @@ impl State {
             events,
             clock_reads,
             moved,
+            begun,
         } = self;
         open.clear();
         moved.clear();
@@ -190,6 +223,7 @@ impl State {
         (*callbacks, *came_by, *left, *one, *stopped, *entered, *sites_seen) = (0, None, budget, false, false, 0, 0);
         (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
         clock_reads.set(0);
+        *begun = None;
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a
@@ -272,7 +306,16 @@ mod tests {
 
     fn exiting() -> Exiting {
         let expect = Snapshot::default();
-        Exiting { expect, parent: 7, resume: 0, sp: 0, calls: 0, words: Vec::new(), sessions: Vec::new() }
+        Exiting {
+            expect,
+            parent: 7,
+            resume: 0,
+            sp: 0,
+            calls: 0,
+            words: Vec::new(),
+            sessions: Vec::new(),
+            around: Around::default(),
+        }
     }
 
     #[test]

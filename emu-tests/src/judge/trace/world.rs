@@ -113,7 +113,7 @@ impl Trace {
     }
 
     /// What a callee decides must be possible.
-    fn store(&mut self, here: &mut Here, stored: Vec<(u64, u64)>, place: &Place) {
+    pub(super) fn store(&mut self, here: &mut Here, stored: Vec<(u64, u64)>, place: &Place) {
         for (at, value) in stored {
             if !here.put_word(at, value) {
                 self.fail(self.at(Clause::P11, 0), place.clone(), value, at);
@@ -168,27 +168,29 @@ impl Trace {
         let Some(contract) = self.contract() else { return };
         self.check_records(here, &contract);
         let abi = here.registers.abi;
-        let (calls, words, resume, results, sessions) =
-            match (&mut self.state.moment, self.state.activations.last_mut()) {
-                (Moment::Exit(_, e), _) => {
-                    e.calls += 1;
-                    let results = abi.rets.iter().map(|reg| (*reg, e.expect[*reg])).collect();
-                    (e.calls, e.words.clone(), e.resume, results, e.sessions.clone())
-                }
-                (_, Some(a)) => {
-                    a.calls += 1;
-                    (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, Vec::new(), a.sessions.clone())
-                }
-                (_, None) => return,
-            };
+        let bracketed = !contract.stated.around_programs.is_empty();
+        if !bracketed {
+            self.count();
+        }
+        let (calls, words, resume, results, sessions) = match (&self.state.moment, self.state.activations.last()) {
+            (Moment::Exit(_, e), _) => {
+                let results = abi.rets.iter().map(|reg| (*reg, e.expect[*reg])).collect();
+                (e.calls, e.words.clone(), e.resume, results, e.sessions.clone())
+            }
+            (_, Some(a)) => (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, Vec::new(), a.sessions.clone()),
+            (_, None) => return,
+        };
         let call =
             ProgramCall { contract: &contract, calls, words: &words, resume, results: &results, sessions: &sessions };
         let Some(Known { n, session }) = self.check_program(here, &call) else { return };
+        if bracketed && !self.begins_inside(here, n) {
+            return;
+        }
         let (context, cookie) = (here.arg(0), here.arg(1));
         let exiting = self.state.exiting().is_some();
         self.poison(here, 20 * u64::from(exiting) + calls);
         // Its own to use while it runs.
-        let mut stored = vec![(cookie, u64::MAX)];
+        let mut stored = if bracketed { Vec::new() } else { vec![(cookie, u64::MAX)] };
         if let (Some(at), Some(a)) = (session.filter(|_| !exiting), self.state.activations.last_mut()) {
             let word = self.case.canary(&mut Rng::new(self.case.seed, 0x300 + n as u64));
             a.sessions.resize(contract.programs.len(), 0);
@@ -240,9 +242,9 @@ impl Trace {
         if skips && let Some(mut a) = self.state.activations.pop() {
             a.expect[abi.rets[0]] = value;
             let sp = a.sp.wrapping_add(abi.return_bytes());
-            let Activation { expect, parent, resume, sessions, .. } = a;
+            let Activation { expect, parent, resume, sessions, around, .. } = a;
             let index = self.trampoline();
-            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions });
+            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions, around });
         }
     }
 
@@ -354,7 +356,7 @@ impl Trace {
     }
 
     /// Overwrite all that a C function may, and the stack below it.
-    fn poison(&mut self, here: &mut Here, purpose: u64) {
+    pub(super) fn poison(&mut self, here: &mut Here, purpose: u64) {
         let registers = here.registers;
         let mut rng = Rng::new(self.case.seed, 0x100 + purpose);
         let lost = self.c_loses(registers.abi);
