@@ -261,13 +261,14 @@ impl List<'_> {
             }
             (Gives::Frame, _) => abi.args.iter().take(1).for_each(|reg| self.is(Spot::Reg(*reg), Root::Frame)),
             (_, Called::Program(n)) => {
-                let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
                 let context = Term::from(Root::Frame).plus(self.contract.context().into());
                 given(0).into_iter().for_each(|reg| self.is(Spot::Reg(reg), context.clone()));
-                let cookie = Term::number(cookie.into());
-                match self.contract.stated.around_program(n) {
-                    Some(_) => self.is(Spot::RunContext, cookie),
-                    None => given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), cookie.clone())),
+                match self.contract.stated.around_programs.get(n) {
+                    Some(program) => self.is(Spot::RunContext, Term::number(program.cookie)),
+                    None => {
+                        let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
+                        given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie.into())));
+                    }
                 }
             }
             (_, Called::Exit) => {

@@ -88,6 +88,15 @@ pub struct Argument {
     pub bits: u32,
 }
 
+/// A program as Linux calls it: between two functions, with its cookie in a run context.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bracketed {
+    /// The functions, `__bpf_prog_enter` and `__bpf_prog_exit`.
+    pub around: Bracket,
+    /// The cookie, of 64 bits.
+    pub cookie: i64,
+}
+
 /// Two functions that Linux calls around another: `__bpf_prog_enter` and `__bpf_prog_exit` around a program, `__bpf_tramp_enter` and
 /// `__bpf_tramp_exit` around all programs and the traced function (kernel kernel/bpf/trampoline.c).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -182,8 +191,8 @@ pub struct Stated {
     pub memory: Vec<Word>,
     /// Registers of the platform that hold values of the function: the contract lists them as preserved.
     pub carries: RegSet,
-    /// The functions around each program, by the program's number; shorter if the last programs have none.
-    pub around_programs: Vec<Option<Bracket>>,
+    /// What each program is called with, by its number; empty if no functions are called around programs.
+    pub around_programs: Vec<Bracketed>,
     /// The functions around all programs and the traced function.
     pub around_function: Option<Bracket>,
     /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
@@ -193,9 +202,10 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// The functions around the program with this number.
-    pub fn around_program(&self, number: usize) -> Option<&Bracket> {
-        self.around_programs.get(number).and_then(Option::as_ref)
+    /// The functions around each program, then those around all.
+    pub fn brackets(&self) -> impl Iterator<Item = Option<&Bracket>> {
+        let programs = self.around_programs.iter().map(|program| Some(&program.around));
+        programs.chain([self.around_function.as_ref()])
     }
 }
 

@@ -488,13 +488,18 @@ pub(crate) struct ProgramIn {
     pub(crate) attach: AttachIn,
     /// The symbol.
     pub(crate) calls: String,
-    /// What is at `cookie`; with `around`, in the run context.
-    #[serde(default)]
-    pub(crate) cookie: i32,
+    /// What is at `cookie`, of 31 bits; with `around`, what is in the run context, of 64.
+    #[serde(default = "no_cookie")]
+    #[schemars(with = "i64")]
+    pub(crate) cookie: Spanned<i64>,
     /// The functions that are called before and after it, as Linux has them. Then it has no second argument. All programs of a
     /// trampoline have them, or none.
     #[serde(default)]
     pub(crate) around: Option<BracketIn>,
+}
+
+fn no_cookie() -> Spanned<i64> {
+    Spanned::new(0..0, 0)
 }
 
 /// Two functions that are called around another one.

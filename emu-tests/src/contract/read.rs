@@ -342,6 +342,12 @@ impl Reader<'_> {
         }
         let [call_orig, skip_frame, ip_arg, restore, counted] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
+        let given = t.programs.iter().flat_map(Spanned::get_ref).filter(|program| program.around.is_none());
+        let mut cookies = given.map(|program| &program.cookie);
+        if let Some(wide) = cookies.find(|cookie| i32::try_from(*cookie.get_ref()).is_err()) {
+            let message = format!("cookie = {}; valid: {} to {}", wide.get_ref(), i32::MIN, i32::MAX);
+            return Err(self.at(wide.span().start, message));
+        }
         let (offered, attached) = (&convention.programs, programs(t));
         let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
         let missing = if sessions && !offered.sessions { "sessions" } else { "tail-call" };
@@ -525,10 +531,15 @@ impl Reader<'_> {
     }
 }
 
+/// The programs. The cookie of one that is called between two functions is theirs.
 fn programs(t: &TrampolineIn) -> Vec<Program> {
     let programs = t.programs.iter().flat_map(Spanned::get_ref);
-    let program =
-        |p: &ProgramIn| Program { attach: p.attach.attach(), symbol: Cow::Owned(p.calls.clone()), cookie: p.cookie };
+    let cookie = |p: &ProgramIn| i32::try_from(*p.cookie.get_ref()).ok().filter(|_| p.around.is_none());
+    let program = |p: &ProgramIn| Program {
+        attach: p.attach.attach(),
+        symbol: Cow::Owned(p.calls.clone()),
+        cookie: cookie(p).unwrap_or_default(),
+    };
     programs.map(program).collect()
 }
 

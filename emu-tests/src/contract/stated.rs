@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
-use codegen::contract::stated::{Argument, Bracket, Held, Next, Stated, Sum, Uncalled, Variable, Word};
+use codegen::contract::stated::{Argument, Bracket, Bracketed, Held, Next, Stated, Sum, Uncalled, Variable, Word};
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
@@ -13,7 +13,8 @@ use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{
-    ArgumentIn, BracketIn, GoesToIn, HandlersIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn, VariableIn,
+    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn,
+    VariableIn,
 };
 use crate::judge::cases::ABOVE;
 
@@ -98,15 +99,16 @@ impl Reader<'_> {
     }
 
     /// The functions around each program.
-    fn around_programs(&self, t: &TrampolineIn) -> Result<Vec<Option<Bracket>>> {
+    fn around_programs(&self, t: &TrampolineIn) -> Result<Vec<Bracketed>> {
         let Some(programs) = &t.programs else { return Ok(Vec::new()) };
         let with = programs.get_ref().iter().filter(|program| program.around.is_some()).count();
         if ![0, programs.get_ref().len()].contains(&with) {
             let message = format!("{with} of {} programs have `around`; valid: all, or none", programs.get_ref().len());
             return Err(self.at(programs.span().start, message));
         }
-        let programs = programs.get_ref().iter().take(with);
-        Ok(programs.map(|program| program.around.as_ref().map(BracketIn::bracket)).collect())
+        let bracketed =
+            |p: &ProgramIn| Some(Bracketed { around: p.around.as_ref()?.bracket(), cookie: *p.cookie.get_ref() });
+        Ok(programs.get_ref().iter().filter_map(bracketed).collect())
     }
 
     /// The functions around all programs and the traced function.

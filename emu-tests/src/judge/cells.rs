@@ -201,7 +201,7 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         Calls::Named | Calls::Handlers => Mark::DIRECT_FUNC,
         Calls::Programs => {
             let programs = contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM)));
-            let around = brackets(contract).flat_map(|bracket| match bracket {
+            let around = contract.stated.brackets().flat_map(|bracket| match bracket {
                 Some(Bracket { enter, exit, .. }) => [enter.as_str(), exit],
                 None => [""; 2],
             });
@@ -216,12 +216,6 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
     Ok(vec![(address(&contract.callee)?, mark), (exit, Mark::EXIT_HANDLER)])
 }
 
-/// The functions around each program, then those around all.
-fn brackets(contract: &Contract) -> impl Iterator<Item = Option<&Bracket>> {
-    let programs = (0..contract.programs.len()).map(|n| contract.stated.around_program(n));
-    programs.chain([contract.stated.around_function.as_ref()])
-}
-
 /// What the functions around each program are given first, then those around all, where their contract says it.
 ///
 /// # Errors
@@ -231,7 +225,7 @@ pub(crate) fn arguments(image: &Image, contract: &Contract) -> Result<Vec<Option
         Some(symbol) => Ok(symbol.address),
         None => address_of(name).ok_or_else(|| Error::new(format!("{}: no symbol {name}", contract.name))),
     };
-    let given = brackets(contract).map(|bracket| bracket.and_then(|b| b.argument.as_ref()));
+    let given = contract.stated.brackets().map(|bracket| bracket.and_then(|b| b.argument.as_ref()));
     given.map(|argument| argument.map(address).transpose()).collect()
 }
 

@@ -79,8 +79,7 @@ fn named(contract: &Contract) -> impl Iterator<Item = &str> {
     let through = contract.stated.through.iter().map(|variable| &variable.callee);
     let programs = contract.programs.iter().map(|program| &*program.symbol);
     let exit = contract.traced.iter().map(|traced| &traced.exit);
-    let around = contract.stated.around_programs.iter().flatten().chain(&contract.stated.around_function);
-    let around = around.flat_map(|bracket| [&bracket.enter, &bracket.exit]);
+    let around = contract.stated.brackets().flatten().flat_map(|bracket| [&bracket.enter, &bracket.exit]);
     through.chain(exit).chain([&contract.callee]).chain(around).map(String::as_str).chain(programs)
 }
 

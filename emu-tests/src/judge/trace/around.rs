@@ -123,6 +123,9 @@ impl Trace {
         }
         let at = begun.run_context.wrapping_add(SAVED);
         self.checks.check_by(p10, Place::RunContextSaved, Culprit::Memory(at), begun.saved, here.word(at));
+        // Theirs to use until it returns.
+        let own = [0, SAVED].map(|at| (begun.run_context.wrapping_add(at), u64::MAX));
+        self.store(here, own.to_vec(), &Place::StoreRunContext);
         self.poison(here, 160 + begun.n as u64 + 40 * u64::from(self.state.exiting().is_some()));
     }
 
@@ -157,7 +160,7 @@ impl Trace {
     /// Before the traced function, `left` is 0; where its caller goes on, both are 1.
     pub(super) fn check_around(&mut self, here: &Here, contract: &Contract, around: Around, left: u64) {
         let p10 = self.at(Clause::P10, here.pc);
-        let over = contract.stated.around_programs.iter().any(Option::is_some);
+        let over = !contract.stated.around_programs.is_empty();
         if over {
             self.check(p10, Place::ProgramEnds, false, self.state.begun.is_some());
         }
