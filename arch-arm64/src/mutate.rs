@@ -179,12 +179,15 @@ fn vector_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
 #[rustfmt::skip]
 const PATTERNS: PatternTable = PatternTable {
     nops: &[&[0x1f, 0x20, 0x03, 0xd5]],
-    // MOVZ, MOVN, MOVK; ADRP, ADD.
+    // MOVZ, MOVN, MOVK; ADR; ADRP, ADD.
     steps: &[
         step(Place::First, InsnPattern::word("110100101 xx i{16} aaaaa", plain), |_, f, _| (f.imm as u64) << (16 * f.rest)),
         step(Place::First, InsnPattern::word("100100101 xx i{16} aaaaa", plain), |_, f, _| !((f.imm as u64) << (16 * f.rest))),
         step(Place::Next, InsnPattern::word("111100101 xx i{16} aaaaa", plain), |before, f, _| {
             before & !(0xffff << (16 * f.rest)) | (f.imm as u64) << (16 * f.rest)
+        }),
+        step(Place::First, InsnPattern::word("0xx10000 i{19} aaaaa", plain).signed(SlotOffset), |_, f, at| {
+            at.wrapping_add_signed(i64::from(f.imm) * 4 + f.rest as i64)
         }),
         step(Place::First, InsnPattern::word("1xx10000 i{19} aaaaa", plain).signed(SlotOffset), |_, f, at| {
             (at & !0xfff).wrapping_add_signed((i64::from(f.imm) * 4 + f.rest as i64) * 4096)

@@ -197,6 +197,8 @@ pub struct Stated {
     pub around_function: Option<Bracket>,
     /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
     pub own: RegSet,
+    /// Bytes that count of each word of the context, if not all: the rest is 0 when the function is called.
+    pub word_bytes: Vec<u8>,
     /// The ip in the context of programs is the address of the traced function, not that of its site.
     pub ip_is_start: bool,
 }
@@ -231,6 +233,7 @@ impl Default for Stated {
             around_programs: Vec::new(),
             around_function: None,
             own: RegSet::EMPTY,
+            word_bytes: Vec::new(),
             ip_is_start: false,
         }
     }

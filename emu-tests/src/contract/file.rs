@@ -154,10 +154,11 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<FormIn>")]
     pub(crate) form: Option<Spanned<FormIn>>,
-    /// `programs`: the words of the function's arguments as the context has them, each a register or `stack+0`, `stack+8` ...
+    /// `programs`: the words of the function's arguments as the context has them, each a register or `stack+0`, `stack+8` ...; or
+    /// `{ at, bytes }` where an argument has fewer than 8 bytes and the trampoline may change the others.
     #[serde(default)]
-    #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) words: Option<Spanned<Vec<Spanned<String>>>>,
+    #[schemars(with = "Option<Vec<WordIn>>")]
+    pub(crate) words: Option<Spanned<Vec<Spanned<WordIn>>>>,
     /// `programs`: where the function's result is.
     #[serde(default)]
     #[schemars(with = "Option<LiveIn>")]
@@ -309,6 +310,15 @@ pub(crate) struct TrampolineIn {
     /// What is known not to hold.
     #[serde(default)]
     pub(crate) deviation: Vec<DeviationIn>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a place, or { at, bytes }")]
+pub(crate) enum WordIn {
+    /// All of it.
+    Whole(String),
+    /// So many bytes from the lowest, of a word on the stack.
+    Part { at: String, bytes: u8 },
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -20,7 +20,7 @@ use codegen::words::recorder::{Clock, Events, Recorder};
 use toml::Spanned;
 
 use crate::contract::file::{
-    DeviationIn, FrameIn, KindIn, LiveIn, ProgramIn, Promise, Reader, RecordIn, SlotIn, Stores, TrampolineIn,
+    DeviationIn, FrameIn, KindIn, LiveIn, ProgramIn, Promise, Reader, RecordIn, SlotIn, Stores, TrampolineIn, WordIn,
 };
 use crate::report::Clause;
 
@@ -383,8 +383,16 @@ impl Reader<'_> {
     }
 
     /// The place of an argument's word when the function is entered.
-    fn word(&self, word: &Spanned<String>, facts: &Facts) -> Result<Word> {
-        let text = word.get_ref();
+    fn word(&self, word: &Spanned<WordIn>, facts: &Facts) -> Result<Word> {
+        let (text, bytes) = match word.get_ref() {
+            WordIn::Whole(at) => (at, 8),
+            WordIn::Part { at, bytes } => (at, *bytes),
+        };
+        let on_stack = text.starts_with("stack+");
+        if !(1..=8).contains(&bytes) || bytes < 8 && !on_stack {
+            let message = format!("bytes = {bytes} of {text}; valid: 1 to 8, of a word on the stack");
+            return Err(self.at(word.span().start, message));
+        }
         let offset = text.strip_prefix("stack+").and_then(|offset| offset.parse::<usize>().ok());
         let on_stack = offset.filter(|at| at % 8 == 0 && at / 8 < MOST_WORDS).map(|at| Word::Stack((at / 8) as u8));
         on_stack.or_else(|| facts.abi.find(text).map(Word::Reg)).ok_or_else(|| {

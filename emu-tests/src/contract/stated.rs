@@ -14,9 +14,16 @@ use toml::Spanned;
 
 use crate::contract::file::{
     ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn,
-    VariableIn,
+    VariableIn, WordIn,
 };
 use crate::judge::cases::ABOVE;
+
+/// Bytes that count of each word of a context.
+fn word_bytes(t: &TrampolineIn) -> Vec<u8> {
+    let words = t.words.iter().flat_map(Spanned::get_ref).map(Spanned::get_ref);
+    let bytes = |word: &WordIn| if let WordIn::Part { bytes, .. } = word { *bytes } else { 8 };
+    words.map(bytes).collect()
+}
 
 impl BracketIn {
     fn bracket(&self) -> Bracket {
@@ -51,6 +58,7 @@ impl Reader<'_> {
             around_programs: self.around_programs(t)?,
             around_function: self.around_function(t, kind)?,
             own: self.own(t, kind, facts)?,
+            word_bytes: word_bytes(t),
             ip_is_start: self.ip_is_start(t, kind)?,
             ..Stated::default()
         };

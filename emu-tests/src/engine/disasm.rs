@@ -10,6 +10,7 @@ use capstone::{Capstone, Endian, ExtraMode, Insn};
 use codegen::arch::machine::{Branch, Goes, Machine};
 use codegen::backend::Backend;
 use codegen::listing::pattern::Constant;
+use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use link::object_mutants::Line;
 use link::{Image, code_in};
@@ -168,13 +169,21 @@ pub(crate) fn constants<'l>(
     at: u64,
 ) -> impl Iterator<Item = (&'l Decoded, u64)> {
     let constants = Constant::read(backend.patterns(), code, at).into_iter();
-    constants.filter_map(move |constant| Some((branched_to(lines, at, &constant)?, constant.value)))
+    let link = backend.facts().abi.link;
+    constants.filter_map(move |constant| Some((branched_to(lines, at, &constant, link)?, constant.value)))
 }
 
-/// What branches by a constant: the instruction behind it, or its own last one.
-pub(crate) fn branched_to<'l>(lines: &'l BTreeMap<u64, Decoded>, at: u64, constant: &Constant) -> Option<&'l Decoded> {
+/// What branches by a constant: the instruction behind it, or its own last one. Where the constant is in the link register, and the
+/// instruction goes elsewhere, whoever is there returns to it.
+pub(crate) fn branched_to<'l>(
+    lines: &'l BTreeMap<u64, Decoded>,
+    at: u64,
+    constant: &Constant,
+    link: Option<Reg>,
+) -> Option<&'l Decoded> {
     let user = at.wrapping_add(constant.last.unwrap_or(constant.size) as u64);
-    lines.get(&user).filter(|line| line.goes == Goes::Anywhere)
+    let linked = Some(constant.register) == link;
+    lines.get(&user).filter(|line| line.goes == Goes::Anywhere || linked && line.goes == Goes::Back)
 }
 
 thread_local! {

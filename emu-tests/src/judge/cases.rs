@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use codegen::ask::frame::{Content, Stores};
-use codegen::ask::live::Live;
+use codegen::ask::live::{Live, Word};
 use codegen::ask::spec::{Form, Programs};
 use codegen::contract::Contract;
 use codegen::contract::stated::{Held, Next};
@@ -213,6 +213,7 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             None => above[..8].copy_from_slice(&back.to_le_bytes()),
         }
     }
+    clear_unused(contract, abi, &mut above);
     if case.sret {
         all.gpr[abi.sret.0 as usize] = rig.scratch;
     }
@@ -233,6 +234,17 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
         }
     }
     Initial { registers: all, sp, above, thread }
+}
+
+/// Bytes of stack arguments that do not count are 0 for a start: what a trampoline makes of them shows nowhere.
+fn clear_unused(contract: &Contract, abi: &Abi, above: &mut [u8]) {
+    let words = contract.kind.programs().map_or(Vec::new(), |programs| programs.words.into_iter().flatten().collect());
+    for (word, bytes) in words.iter().zip(&contract.stated.word_bytes) {
+        let Word::Stack(n) = word else { continue };
+        let from = abi.return_bytes() as usize + 8 * usize::from(*n);
+        let rest = above.get_mut(from..from + 8).and_then(|word| word.get_mut((*bytes).into()..));
+        rest.into_iter().flatten().for_each(|byte| *byte = 0);
+    }
 }
 
 /// Is this what is live at the entry of `f`? Vector registers are not looked at: `f` leaves them alone.

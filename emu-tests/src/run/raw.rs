@@ -10,7 +10,7 @@ use codegen::words::error::{Error, Result};
 use link::PAGE;
 use link::raw::{Call, Raw, object};
 
-use crate::engine::disasm::{Decoded, branched_to, followed};
+use crate::engine::disasm::{Decoded, branched_to, constants, followed};
 
 /// The addresses that a dump covers, and those of the trampolines in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,7 +79,8 @@ pub(crate) fn wrap(
         return Err(Error::new(format!("no instruction at --entry {entry:#x}; valid: where one of --arch begins")));
     }
     // Their ends are not told: what is reached is theirs.
-    let size = |entry: u64| extent(&lines, entry, |at| entries.iter().any(|(_, other)| *other == at));
+    let is_entry = |at: u64| entries.iter().any(|(_, other)| *other == at);
+    let size = |entry: u64| extent(backend, (code, base), &lines, entry, is_entry);
     let mut wrapping = Wrapping::of(backend, code, base);
     wrapping.outside = named.functions.iter().filter_map(|name| Some((address_of(name)?, *name))).collect();
     if let Some((name, at)) = named.places.iter().find(|(_, at)| !inside(*at)) {
@@ -215,9 +216,12 @@ impl Wrapping<'_> {
         let (patterns, from) = (self.backend.patterns(), self.place(at) as usize);
         let insn = self.code.get(from..)?;
         let constants = Constant::read(patterns, insn, at);
+        let (link, longest) = (self.backend.facts().abi.link, constants.iter().map(|c| c.size).max());
         let addresses = constants.iter().rev().filter(|constant| {
             let value = constant.value;
-            self.inside(value) || address(value) || branched_to(lines, at, constant).is_some()
+            // What goes on is only a part of another number.
+            let whole = constant.last.is_some() || Some(constant.size) == longest;
+            self.inside(value) || whole && address(value) || branched_to(lines, at, constant, link).is_some()
         });
         let (constant, (new, relocations)) =
             addresses.filter_map(|constant| Some((*constant, load(patterns, constant, insn)?))).next()?;
@@ -278,7 +282,14 @@ fn out_of_dump(line: &Decoded, target: u64, (base, end): (u64, u64)) -> Error {
 }
 
 /// How many bytes a trampoline has: those of the instructions that it reaches without a call, up to where another one begins.
-fn extent(lines: &BTreeMap<u64, Decoded>, entry: u64, is_entry: impl Fn(u64) -> bool) -> u64 {
+fn extent(
+    backend: &dyn Backend,
+    (code, base): (&[u8], u64),
+    lines: &BTreeMap<u64, Decoded>,
+    entry: u64,
+    is_entry: impl Fn(u64) -> bool,
+) -> u64 {
+    let calls = |line: &Decoded| line.branch.is_some_and(|branch| branch.pushes);
     let (mut seen, mut open, mut end) = (BTreeSet::new(), vec![entry], entry);
     while let Some(at) = open.pop() {
         let Some(line) = lines.get(&at).filter(|_| at == entry || !is_entry(at)) else { continue };
@@ -287,8 +298,10 @@ fn extent(lines: &BTreeMap<u64, Decoded>, entry: u64, is_entry: impl Fn(u64) -> 
         }
         let next = at + u64::from(line.size);
         end = end.max(next);
-        let calls = line.branch.is_some_and(|branch| branch.pushes);
-        open.extend(line.target.filter(|_| !calls));
+        let insn = code.get(at.wrapping_sub(base) as usize..).unwrap_or_default();
+        let made = constants(backend, lines, insn, at);
+        open.extend(line.target.filter(|_| !calls(line)));
+        open.extend(made.filter(|(user, _)| !calls(user)).map(|(_, to)| to));
         open.extend((!line.last).then_some(next));
     }
     let next = lines.keys().copied().find(|at| *at > entry && is_entry(*at));

@@ -29,6 +29,7 @@ mod selftests;
 mod tools;
 mod tree;
 mod verb;
+mod writers;
 
 use std::process::ExitCode;
 
@@ -85,6 +86,11 @@ const VERBS: &[Verb] = &[
         name: "hostile",
         usage: "[N] [--seed S] [--surface NAME]  give the commands N inputs that are nearly right, with 20 s of CPU and 1 GiB for each",
         run: hostile::run,
+    },
+    Verb {
+        name: "writers",
+        usage: "[VERSION ...] [ARCH ...] [--images N] [--seed S]  have Linux's BPF JITs write trampolines for N random functions and programs each, judge them, and write results/writers.md",
+        run: writers::run,
     },
     Verb {
         name: "prose",

@@ -237,7 +237,8 @@ impl Trace {
         let (case, abi) = (Arc::clone(&self.case), here.registers.abi);
         let last = contract.programs.iter().rposition(|p| p.attach == Attach::FmodRet) == Some(n);
         let skips = outermost && (case.situation == Situation::Skip || (case.situation == Situation::SkipLast && last));
-        let value = case.new_results.first().map_or(0, |(_, value)| *value);
+        // A function without a result is skipped as any other.
+        let value = case.new_results.first().map_or(1, |(_, value)| *value);
         here.set(abi.rets[0], if skips { value } else { 0 });
         if skips && let Some(mut a) = self.state.activations.pop() {
             a.expect[abi.rets[0]] = value;

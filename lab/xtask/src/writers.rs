@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask writers`: has the JITs of Linux write trampolines for random functions and programs, and the tool judge each.
+//!
+//! The JITs are compiled unmodified from Debian's sources and linked with our stand-ins (`kernel/writers/`) into programs in the
+//! cache. `writers.toml` says how. `results/writers.md` has what came of it.
+
+mod contract;
+mod harness;
+mod judge;
+mod model;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::damage::Rng;
+use crate::document::today;
+use crate::failure::Failure;
+use crate::tools::{read, root, write};
+use crate::tree::{cache, source};
+use crate::verb::Outcome;
+use contract::Placed;
+use harness::{Harness, Written};
+use judge::{Judge, Verdict};
+use model::Model;
+
+/// The file.
+#[derive(Deserialize)]
+struct Manifest {
+    versions: Vec<String>,
+    common: Vec<String>,
+    machine: Vec<Machine>,
+    known: Vec<Known>,
+}
+
+/// An architecture, and how its writer is compiled and run.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Machine {
+    /// What the tool calls it.
+    name: String,
+    make: String,
+    cross: String,
+    options: Vec<String>,
+    objects: Vec<String>,
+    /// What the program is run by.
+    run: Vec<String>,
+    /// A byte of the objects that gets these bits.
+    flags: Option<[usize; 2]>,
+    /// Bytes from the start of a traced function to where it goes on.
+    resume: i32,
+    own: Vec<String>,
+    stack_align: u32,
+    #[serde(default)]
+    records: Vec<String>,
+    /// Bits from 48 on that addresses have in the code.
+    #[serde(default)]
+    set: u64,
+    here: Here,
+}
+
+/// Addresses.
+#[derive(Clone, Copy, Deserialize)]
+struct Here {
+    image: u64,
+    function: u64,
+    memory: u64,
+    around: u64,
+    programs: u64,
+}
+
+/// What is known not to hold.
+#[derive(Deserialize)]
+struct Known {
+    machine: String,
+    clause: String,
+    places: Vec<String>,
+    reason: String,
+}
+
+/// What was asked for.
+struct Asked {
+    images: usize,
+    seed: u64,
+    names: Vec<String>,
+}
+
+impl Asked {
+    fn of(args: &[String]) -> Result<Asked, Failure> {
+        let mut asked = Asked { images: 100_000, seed: 1, names: Vec::new() };
+        let refused = |what: String| Failure::new("cargo xtask writers", what, "see `cargo xtask help`");
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let value = words.next().and_then(|value| value.parse().ok());
+                value.ok_or_else(|| refused(format!("{word}: a number is missing")))
+            };
+            match word.as_str() {
+                "--images" => asked.images = number()? as usize,
+                "--seed" => asked.seed = number()?,
+                option if option.starts_with('-') => return Err(refused(format!("unknown option {option}"))),
+                name => asked.names.push(name.to_owned()),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// What came of one writer.
+#[derive(Default)]
+struct Tally {
+    images: usize,
+    distinct: usize,
+    /// By what came out, of those that differ.
+    holds: usize,
+    known: usize,
+    /// Reasons, and how many.
+    left_out: BTreeMap<String, usize>,
+    refused: BTreeMap<i32, usize>,
+    /// What fails, with the smallest model found.
+    findings: Vec<String>,
+    cpu: Duration,
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let asked = Asked::of(args)?;
+    let path = root().join("lab/xtask/writers.toml");
+    let manifest: Manifest = toml::from_str(&read(&path)?).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    let known: BTreeSet<&String> =
+        manifest.versions.iter().chain(manifest.machine.iter().map(|machine| &machine.name)).collect();
+    if let Some(name) = asked.names.iter().find(|name| !known.contains(name)) {
+        let valid = known.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(name, "is no version and no architecture", format!("give some of {valid}")));
+    }
+    let chosen = |all: Vec<&String>| -> Vec<String> {
+        let some: Vec<_> = all.iter().filter(|name| asked.names.contains(name)).collect();
+        let named = if some.is_empty() { all.iter().collect() } else { some };
+        named.into_iter().map(|name| (*name).clone()).collect()
+    };
+    let versions = chosen(manifest.versions.iter().collect());
+    let names = chosen(manifest.machine.iter().map(|machine| &machine.name).collect());
+    let mut rows = Vec::new();
+    for version in &versions {
+        let linux = source(None, version, &cache()?)?;
+        for machine in manifest.machine.iter().filter(|machine| names.contains(&machine.name)) {
+            let harness = Harness::build(&manifest.common, machine, version, &linux, &cache()?)?;
+            let deviations: Vec<&Known> = manifest.known.iter().filter(|known| known.machine == machine.name).collect();
+            rows.push((version.clone(), machine, judged(&harness, machine, &deviations, &asked)?));
+        }
+    }
+    let text = report(&manifest, &rows, &asked);
+    match asked.names.is_empty() {
+        true => write(&root().join("results/writers.md"), text.as_bytes())?,
+        false => print!("{text}"),
+    }
+    let good = rows.iter().all(|(.., tally)| tally.findings.is_empty());
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Images that the harness makes at once.
+const AT_ONCE: usize = 1000;
+
+/// Have images written, and each that differs judged.
+fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked) -> Result<Tally, Failure> {
+    let judge = Judge::new(harness, machine, known)?;
+    let (mut tally, mut rng) = (Tally::default(), Rng(asked.seed));
+    let (mut seen, mut placed) = (BTreeSet::new(), Placed::new(machine, &harness.version));
+    let start = Instant::now();
+    while tally.images < asked.images {
+        let count = AT_ONCE.min(asked.images - tally.images);
+        let models: Vec<Model> = (0..count).map(|_| Model::draw(&mut rng, harness.sessions())).collect();
+        let mut new = Vec::new();
+        for (model, written) in models.iter().zip(harness.write(&models)?) {
+            tally.images += 1;
+            match written {
+                Err(errno) => *tally.refused.entry(errno).or_default() += 1,
+                Ok(written) => {
+                    let contract = placed.contract(model, &written, harness, known)?;
+                    let fresh = seen.insert((written.code.clone(), contract.with.clone()));
+                    if fresh {
+                        new.push((model.clone(), written, contract));
+                    }
+                }
+            }
+        }
+        tally.distinct += new.len();
+        for ((model, written, _), verdict) in new.iter().zip(judge.all(&new)?) {
+            counted(&mut tally, (model, written), verdict, (&judge, &mut placed, harness, known))?;
+        }
+        eprintln!("{} of {} images, {} differ", tally.images, asked.images, tally.distinct);
+    }
+    tally.cpu = start.elapsed();
+    Ok(tally)
+}
+
+/// What minimising takes.
+type Means<'m, 'p> = (&'m Judge<'m>, &'m mut Placed<'p>, &'m Harness<'m>, &'m [&'m Known]);
+
+/// Put a verdict where it belongs; of a failure, find the smallest model that fails alike.
+fn counted(tally: &mut Tally, (model, _): (&Model, &Written), verdict: Verdict, means: Means) -> Result<(), Failure> {
+    /// So many failures are made smaller; of the others the model is told as it was drawn.
+    const SMALLER: usize = 5;
+    match verdict {
+        Verdict::Holds => tally.holds += 1,
+        Verdict::Known => tally.known += 1,
+        Verdict::LeftOut(why) => *tally.left_out.entry(why).or_default() += 1,
+        Verdict::Fails(clauses) => {
+            let smallest =
+                if tally.findings.len() < SMALLER { smaller(model, &clauses, means)? } else { model.clone() };
+            tally.findings.push(format!("{clauses}: {smallest}"));
+        }
+    }
+    Ok(())
+}
+
+/// The smallest model that fails by the same clauses.
+fn smaller(model: &Model, clauses: &str, (judge, placed, harness, known): Means) -> Result<Model, Failure> {
+    let mut best = model.clone();
+    loop {
+        let mut found = None;
+        for candidate in best.smaller() {
+            let written = harness.write(std::slice::from_ref(&candidate))?.pop();
+            let Some(Ok(written)) = written else { continue };
+            let contract = placed.contract(&candidate, &written, harness, known)?;
+            let verdict = judge.all(&[(candidate.clone(), written, contract)])?.pop();
+            if matches!(verdict, Some(Verdict::Fails(same)) if same == clauses) {
+                found = Some(candidate);
+                break;
+            }
+        }
+        match found {
+            Some(candidate) => best = candidate,
+            None => return Ok(best),
+        }
+    }
+}
+
+/// The text of `results/writers.md`.
+fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked) -> String {
+    let mut out = format!(
+        "# The kernel's writers, judged\n\n{}. `cargo xtask writers --images {} --seed {}`: BPF trampolines that Linux's own JITs \
+         wrote for random functions and programs, each judged by its contract. Images of the same bytes under the same contract are \
+         judged once.\n\n",
+        today(),
+        asked.images,
+        asked.seed
+    );
+    out.push_str("| Linux | architecture | images | differ | hold | known | not judged | fail | refused | seconds |\n");
+    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+    for (version, machine, t) in rows {
+        let (left, refused) = (t.left_out.values().sum::<usize>(), t.refused.values().sum::<usize>());
+        let _ = writeln!(
+            out,
+            "| {version} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {:.0} |",
+            machine.name,
+            t.images,
+            t.distinct,
+            t.holds,
+            t.known,
+            t.findings.len(),
+            t.cpu.as_secs_f64()
+        );
+    }
+    out.push_str("\nKnown:\n\n");
+    for known in &manifest.known {
+        let _ =
+            writeln!(out, "- {}, {} at `{}`: {}", known.machine, known.clause, known.places.join("`, `"), known.reason);
+    }
+    for (version, machine, tally) in rows {
+        let lines = tally.left_out.iter().map(|(why, count)| format!("not judged, {count}: {why}"));
+        let refused = tally.refused.iter().map(|(errno, count)| format!("refused, {count}: error {errno}"));
+        let fails = tally.findings.iter().take(20).map(|finding| format!("fails: {finding}"));
+        let lines: Vec<String> = lines.chain(refused).chain(fails).collect();
+        if !lines.is_empty() {
+            let _ = write!(out, "\nLinux {version}, {}:\n\n- {}\n", machine.name, lines.join("\n- "));
+        }
+    }
+    out
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A kernel's JIT in a program of its own: how it is made, and how it is asked. `kernel/writers/writers.h` has the layout of
+//! requests and answers.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::model::{MOST_PROGRAMS, Model, Program};
+use super::{Here, Machine};
+use crate::failure::Failure;
+use crate::tools::{call, name, read, root, write};
+use crate::tree::Tree;
+
+/// Flags of a trampoline (kernel include/linux/bpf.h, BPF_TRAMP_F_).
+const RESTORE_REGS: u32 = 1;
+const CALL_ORIG: u32 = 1 << 1;
+const SKIP_FRAME: u32 = 1 << 2;
+const IP_ARG: u32 = 1 << 3;
+
+/// Where members of an answer begin, and the bytes of the whole.
+const IM: usize = 8;
+const PROGRAMS: usize = 48;
+const SKIPS: usize = PROGRAMS + 8 * 3 * MOST_PROGRAMS;
+const MOST_SKIPS: usize = 24;
+const CODE: usize = SKIPS + 16 * MOST_SKIPS;
+const ANSWER: usize = CODE + 4096;
+
+/// The program, and what is known of its writer.
+pub struct Harness<'m> {
+    program: PathBuf,
+    machine: &'m Machine,
+    pub version: String,
+    /// Sites of functions jump where the function is called from the trampoline.
+    jumps: bool,
+}
+
+/// What a writer wrote.
+pub struct Written {
+    pub code: Vec<u8>,
+    pub flags: Vec<&'static str>,
+    /// The addresses of programs' descriptions: fentry, fexit, fmod_ret.
+    pub programs: [Vec<u64>; 3],
+    pub im: u64,
+    pub tramp_enter: u64,
+    pub tramp_exit: u64,
+    /// The names and addresses of labels.
+    pub labels: Vec<(String, u64)>,
+}
+
+/// The address of what is called before a program, and of what is called after it.
+pub fn around(here: Here, sleepable: bool) -> [u64; 2] {
+    let at = here.around + 0x100 * u64::from(sleepable);
+    [at, at + 0x200]
+}
+
+/// The address of a program's code, by the kernel's number of its kind and its own.
+pub fn code_of(here: Here, kind: usize, n: usize) -> u64 {
+    here.programs + 0x1000 * kind as u64 + 0x40 * n as u64
+}
+
+/// The programs by the kernel's numbers of kinds: fentry, fexit, fmod_ret.
+pub fn lists(model: &Model) -> [Vec<Program>; 3] {
+    let after = model.sessions().chain(&model.fexit).copied().collect();
+    [model.fentry.clone(), after, model.fmod_ret.clone()]
+}
+
+/// The text of errors of a program that answers otherwise than agreed.
+fn odd(program: &Path, what: &str) -> Failure {
+    Failure::at(program, what, "remove it, and have it made again")
+}
+
+impl Harness<'_> {
+    /// Compile the kernel's objects and ours, and link them; from the cache if they are there.
+    pub fn build<'m>(
+        common: &[String],
+        machine: &'m Machine,
+        version: &str,
+        linux: &Path,
+        cache: &Path,
+    ) -> Result<Harness<'m>, Failure> {
+        let dir = cache.join("build").join(format!("writers-{version}-{}", machine.name));
+        fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
+        let tree = Tree { linux, dir: &dir, arch: &machine.make, cross: &machine.cross, compiler: None };
+        let mut objects = machine.objects.iter().map(|object| dir.join(object));
+        if !objects.all(|object| object.exists()) {
+            eprintln!("building the writer of Linux {version} for {}", machine.name);
+            let options = common.iter().chain(&machine.options).map(|option| format!("CONFIG_{option}\n"));
+            tree.configure(&options.collect::<String>())?;
+            tree.make(&["prepare"])?;
+            let targets: Vec<&str> = machine.objects.iter().map(String::as_str).collect();
+            tree.make(&targets)?;
+        }
+        let program = linked(machine, &dir)?;
+        let jumps = read(&dir.join(".config"))?.contains("CONFIG_DYNAMIC_FTRACE_WITH_JMP=y");
+        Ok(Harness { program, machine, version: version.to_owned(), jumps })
+    }
+
+    /// Does this kernel have sessions?
+    pub fn sessions(&self) -> bool {
+        self.version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 7)
+    }
+
+    fn flags(&self, model: &Model) -> Vec<(u32, &'static str)> {
+        let how = match (model.call_orig(), self.jumps) {
+            (false, _) => vec![(RESTORE_REGS, "RESTORE_REGS")],
+            (true, true) => vec![(CALL_ORIG, "CALL_ORIG")],
+            (true, false) => vec![(CALL_ORIG, "CALL_ORIG"), (SKIP_FRAME, "SKIP_FRAME")],
+        };
+        how.into_iter().chain(model.ip_arg.then_some((IP_ARG, "IP_ARG"))).collect()
+    }
+
+    /// Have images written, each with the kernel's error where it refuses.
+    pub fn write(&self, models: &[Model]) -> Result<Vec<Result<Written, i32>>, Failure> {
+        let requests: Vec<u8> = models.iter().flat_map(|model| self.request(model)).collect();
+        let (first, rest) = match self.machine.run.split_first() {
+            Some((first, rest)) => (first.into(), rest),
+            None => (self.program.clone(), &[][..]),
+        };
+        let mut command = Command::new(&first);
+        command.args(rest).args((!self.machine.run.is_empty()).then_some(&self.program));
+        let trouble = |e: std::io::Error| Failure::at(&first, e, "on Debian: apt-get install qemu-user");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(trouble)?;
+        let mut to = child.stdin.take().ok_or_else(|| odd(&self.program, "takes no requests"))?;
+        let writer = std::thread::spawn(move || to.write_all(&requests));
+        let answers = child.wait_with_output().map_err(trouble)?;
+        let sent = writer.join().is_ok_and(|sent| sent.is_ok());
+        if !sent || !answers.status.success() || answers.stdout.len() != ANSWER * models.len() {
+            return Err(odd(&self.program, &format!("{}: not all requests are answered", answers.status)));
+        }
+        let pairs = models.iter().zip(answers.stdout.chunks_exact(ANSWER));
+        Ok(pairs.map(|(model, answer)| self.answer(model, answer)).collect())
+    }
+
+    fn request(&self, model: &Model) -> Vec<u8> {
+        let here = self.machine.here;
+        let [enter, exit] = [0, 1].map(|which| [false, true].map(|sleepable| around(here, sleepable)[which]));
+        let mut bytes = Vec::new();
+        for word in [here.image, here.function, here.memory].into_iter().chain(enter).chain(exit) {
+            bytes.extend(word.to_le_bytes());
+        }
+        let flags = self.flags(model).iter().fold(0, |flags, (bit, _)| flags | bit);
+        bytes.extend(flags.to_le_bytes());
+        let result = model.result.map_or([0; 2], |t| [t.size, t.flags]);
+        bytes.extend([result[0], result[1], model.args.len() as u8, 0]);
+        let of_args = |of: fn(&super::model::Type) -> u8| {
+            let mut all = [0; 12];
+            all.iter_mut().zip(&model.args).for_each(|(to, t)| *to = of(t));
+            all
+        };
+        bytes.extend(of_args(|t| t.size));
+        bytes.extend(of_args(|t| t.flags));
+        let lists = lists(model);
+        lists.iter().map(|list| list.len() as u32).chain([0]).for_each(|count| bytes.extend(count.to_le_bytes()));
+        for (kind, list) in lists.iter().enumerate() {
+            for n in 0..MOST_PROGRAMS {
+                let program = list.get(n);
+                let session = program.is_some_and(|p| p.session);
+                let (kind, n) = self.code_place(model, kind, n);
+                bytes.extend(code_of(here, kind, n).to_le_bytes());
+                bytes.extend(program.map_or(0, |p| p.cookie).to_le_bytes());
+                bytes.extend(u32::from(session).to_le_bytes());
+                bytes.extend(u32::from(program.is_some_and(|p| p.sleepable)).to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// A session is the same program after the function as before it.
+    fn code_place(&self, model: &Model, kind: usize, n: usize) -> (usize, usize) {
+        let (sessions, plain) = (model.sessions().count(), model.fentry.iter().filter(|p| !p.session).count());
+        if kind == 1 && n < sessions { (0, plain + n) } else { (kind, n) }
+    }
+
+    fn answer(&self, model: &Model, answer: &[u8]) -> Result<Written, i32> {
+        let word = |at: usize| u64::from_le_bytes(answer[at..at + 8].try_into().unwrap_or_default());
+        let half = |at: usize| u32::from_le_bytes(answer[at..at + 4].try_into().unwrap_or_default());
+        let size = half(0).cast_signed();
+        let Ok(size) = usize::try_from(size) else { return Err(size) };
+        let address = |at: usize| word(at) | self.machine.set << 48;
+        let mut labels: Vec<(String, u64)> = (0..half(4) as usize)
+            .flat_map(|n| {
+                let at = SKIPS + 16 * n;
+                [(format!("skip_{n}"), word(at)), (format!("skipped_{n}"), word(at + 8))]
+            })
+            .collect();
+        // 6.12 has these, once it calls the function.
+        let known = [("after_call", word(IM + 24)), ("epilogue", word(IM + 32))].into_iter().filter(|(_, at)| *at != 0);
+        labels.extend(known.map(|(name, at)| (name.to_owned(), at)));
+        let counts = lists(model).map(|list| list.len());
+        let program = |kind: usize, n: usize| address(PROGRAMS + 8 * (MOST_PROGRAMS * kind + n));
+        Ok(Written {
+            code: answer[CODE..CODE + size.min(4096)].to_vec(),
+            flags: self.flags(model).into_iter().map(|(_, name)| name).collect(),
+            programs: [0, 1, 2].map(|kind| (0..counts[kind]).map(|n| program(kind, n)).collect()),
+            im: word(IM),
+            tramp_enter: address(IM + 8),
+            tramp_exit: address(IM + 16),
+            labels,
+        })
+    }
+}
+
+/// Compile and link our halves with the kernel's objects, which are in `dir`.
+fn linked(machine: &Machine, dir: &Path) -> Result<PathBuf, Failure> {
+    let (ours, program) = (root().join("lab/xtask/kernel/writers"), dir.join("writers"));
+    let mut objects = vec![compiled_as_kernel(machine, dir, &ours)?];
+    for object in &machine.objects {
+        let copy = dir.join(format!("writers-{}", name(Path::new(object))));
+        let from = dir.join(object);
+        fs::copy(&from, &copy).map_err(|e| Failure::at(&from, e, "see what make said"))?;
+        objects.push(copy);
+    }
+    for object in objects.iter().filter(|_| machine.flags.is_some()) {
+        let mut bytes = fs::read(object).map_err(|e| Failure::at(object, e, "see what the compiler said"))?;
+        if let Some([at, bits]) = machine.flags
+            && let Some(byte) = bytes.get_mut(at)
+        {
+            *byte |= bits as u8;
+        }
+        write(object, &bytes)?;
+    }
+    let compiler = format!("{}gcc", machine.cross);
+    let include = format!("-I{}", ours.display());
+    let user = dir.join("writers-user.o");
+    let flags = ["-O2", "-Wall", "-Wextra", "-fno-pie", "-fno-builtin", &include, "-c", "-o"];
+    call(Command::new(&compiler).args(flags).arg(&user).arg(ours.join("user.c")))?;
+    objects.push(user);
+    // What is still undefined is zeros: a call there ends with a signal.
+    let zeros = dir.join("writers-zeros.c");
+    let missing = missing(&compiler, &objects, dir)?;
+    let zero = |symbol: &String| format!("char {symbol}[4096] __attribute__((aligned(64)));\n");
+    write(&zeros, missing.iter().map(zero).collect::<String>().as_bytes())?;
+    let link = ["-static", "-no-pie", "-fno-pie", "-fno-builtin", "-w", "-Wl,--no-warnings", "-o"];
+    call(Command::new(&compiler).args(link).arg(&program).args(&objects).arg(&zeros))?;
+    Ok(program)
+}
+
+/// Our half that speaks the kernel's language, compiled in its tree by the command that compiled the first object.
+fn compiled_as_kernel(machine: &Machine, dir: &Path, ours: &Path) -> Result<PathBuf, Failure> {
+    let object = machine.objects.first().map(Path::new).unwrap_or(dir);
+    let kept = dir.join(object).with_file_name(format!(".{}.cmd", name(object)));
+    let text = read(&kept)?;
+    let line = text.lines().next().and_then(|line| line.split_once(":= ")).map(|(_, command)| command);
+    let flags = line.and_then(|line| line.split_once(" -c -o ")).map(|(flags, _)| flags);
+    let flags = flags.ok_or_else(|| Failure::at(&kept, "says no command", "remove the directory"))?;
+    let flags: Vec<&str> = flags.split(' ').filter(|word| !word.starts_with("-Wp,-MMD,")).collect();
+    let made = dir.join("writers-kernel.o");
+    let command = format!(
+        "{} -Wno-missing-prototypes -Wno-missing-declarations -I{} -c -o {} {}",
+        flags.join(" "),
+        ours.display(),
+        made.display(),
+        ours.join("kernel.c").display()
+    );
+    // It has quoted words.
+    call(Command::new("sh").arg("-c").arg(command).current_dir(dir))?;
+    Ok(made)
+}
+
+/// The symbols that nobody defines.
+fn missing(compiler: &str, objects: &[PathBuf], dir: &Path) -> Result<BTreeSet<String>, Failure> {
+    let mut link = Command::new(compiler);
+    link.args(["-static", "-no-pie", "-Wl,--no-warnings", "-o"]).arg(dir.join("writers-trial")).args(objects);
+    let run = link.output().map_err(|e| Failure::new(compiler, e.to_string(), "install it"))?;
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    let named = |line: &str| {
+        line.split_once("undefined reference to `").map(|(_, name)| name.trim_end_matches('\'').to_owned())
+    };
+    Ok(text.lines().filter_map(named).collect())
+}
