@@ -20,6 +20,8 @@ pub mod report;
 #[cfg(feature = "judge")]
 pub mod review;
 #[cfg(feature = "judge")]
+pub mod running;
+#[cfg(feature = "judge")]
 pub mod spending;
 
 #[cfg(feature = "judge")]

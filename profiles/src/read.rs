@@ -17,7 +17,7 @@ use codegen::ask::kind::{Kind, Regs, TailCall};
 use codegen::contract::promised;
 use codegen::profile::{
     Callback, Convention, ExitConvention, FrameTable, FrameUse, FrameVariant, KINDS, Kernel, Objtool, Offer,
-    OptionRule, Profile, ProgramsConvention,
+    OptionRule, Profile, ProgramsConvention, WrittenPrograms,
 };
 use codegen::words::abi::{Abi, Loc, RegSet};
 use codegen::words::error::{Error, Result};
@@ -388,7 +388,18 @@ impl<'a> Reader<'a> {
             Ok(TailCall { reg, returned: counted.returned })
         });
         let tail_call = counted.transpose()?;
-        Ok(ProgramsConvention { most, sessions: programs.sessions, tail_call })
+        let at = join(at, keys!["written"]);
+        let align = programs.written.function_align;
+        if align.is_some_and(|align| !align.is_power_of_two()) {
+            let message = format!("function-align = {}; valid: a power of 2", align.unwrap_or_default());
+            return Err(self.at(&join(&at, keys!["function-align"]), message));
+        }
+        let written = WrittenPrograms {
+            own: self.registers(&programs.written.own, abi, &join(&at, keys!["own"]))?,
+            body_align: align,
+            body_by_return: programs.written.function_by_return,
+        };
+        Ok(ProgramsConvention { most, sessions: programs.sessions, tail_call, written })
     }
 
     fn kernel(&self, kernel: &KernelIn, at: Path) -> Result<Kernel> {

@@ -254,6 +254,20 @@ pub(crate) struct ProgramsIn {
     pub sessions: bool,
     /// How a BPF program that is the traced function knows how many tail calls were made.
     pub tail_call: Option<TailCallIn>,
+    /// How the kernel's own trampolines call them, where it is not how ours do.
+    pub written: WrittenIn,
+}
+
+/// The trampolines that a kernel writes for programs.
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct WrittenIn {
+    /// Callee-saved registers that are theirs while the traced function runs.
+    pub own: Vec<String>,
+    /// What SP of the traced function is a multiple of, in bytes, against its caller's; without it, what the psABI says.
+    pub function_align: Option<u32>,
+    /// They go to the traced function by a return.
+    pub function_by_return: bool,
 }
 
 /// How a BPF program knows how many tail calls were made.

@@ -188,7 +188,7 @@ fn object_of<'o>(options: &'o str, by: &Foreign) -> &'o str {
 
 fn judged([old, new]: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Judged> {
     let check = |side: &Side, foreign: &Foreign| {
-        let foreign = Foreign { objects: side.objects.clone(), dump: None, ..*foreign };
+        let foreign = Foreign { objects: side.objects.clone(), dump: None, again: None, ..*foreign };
         let suites = emu_tests::foreign_suites(&foreign, crate::BACKENDS)?;
         let report = emu_tests::check(&suites, &Filter::default(), seed, &|_, _| {})?;
         Ok((suites, report))

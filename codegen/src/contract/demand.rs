@@ -264,7 +264,10 @@ impl List<'_> {
                 let context = Term::from(Root::Frame).plus(self.contract.context().into());
                 given(0).into_iter().for_each(|reg| self.is(Spot::Reg(reg), context.clone()));
                 match self.contract.stated.around_programs.get(n) {
-                    Some(program) => self.is(Spot::RunContext, Term::number(program.cookie)),
+                    Some(program) => {
+                        let cookie = program.cookie.into_iter();
+                        cookie.for_each(|cookie| self.is(Spot::RunContext, Term::number(cookie)));
+                    }
                     None => {
                         let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
                         given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie.into())));
@@ -382,7 +385,7 @@ impl List<'_> {
 
     /// Demand that the traced function gets the state of its site.
     fn body(&mut self) {
-        self.add(Spot::Sp, Holds::Multiple(self.abi().sp_align));
+        self.add(Spot::Sp, Holds::Multiple(self.contract.stated.body_align.unwrap_or(self.abi().sp_align)));
         if self.contract.kind.is_shadow() {
             self.is(Spot::Sp, Root::Reg(self.abi().sp));
         }

@@ -93,8 +93,8 @@ pub struct Argument {
 pub struct Bracketed {
     /// The functions, `__bpf_prog_enter` and `__bpf_prog_exit`.
     pub around: Bracket,
-    /// The cookie, of 64 bits.
-    pub cookie: i64,
+    /// The cookie, of 64 bits; `None` if any will do.
+    pub cookie: Option<i64>,
 }
 
 /// Two functions that Linux calls around another: `__bpf_prog_enter` and `__bpf_prog_exit` around a program, `__bpf_tramp_enter` and
@@ -197,6 +197,10 @@ pub struct Stated {
     pub around_function: Option<Bracket>,
     /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
     pub own: RegSet,
+    /// The alignment that the traced function's SP keeps where it is called, in bytes; `None` if it is that of the psABI.
+    pub body_align: Option<u32>,
+    /// The traced function is gone to by a return: its own return belongs to no call.
+    pub body_by_return: bool,
     /// Bytes that count of each word of the context, if not all: the rest is 0 when the function is called.
     pub word_bytes: Vec<u8>,
     /// The ip in the context of programs is the address of the traced function, not that of its site.
@@ -233,6 +237,8 @@ impl Default for Stated {
             around_programs: Vec::new(),
             around_function: None,
             own: RegSet::EMPTY,
+            body_align: None,
+            body_by_return: false,
             word_bytes: Vec::new(),
             ip_is_start: false,
         }

@@ -12,6 +12,7 @@ use crate::arch::site::{Copies, Site};
 use crate::ask::frame::{Content, Field, FrameLayout, Record};
 use crate::ask::option::{Choices, OptionInfo, Pad};
 use crate::ask::spec::{Around, Form, Kind, Program, Regs, Spec, TailCall};
+use crate::words::abi::RegSet;
 use crate::words::error::{Error, Result};
 use crate::words::step::{KernelLabel, Value};
 
@@ -131,11 +132,29 @@ pub struct ProgramsConvention {
     pub sessions: bool,
     /// How BPF programs count tail calls; `None` if the traced function cannot be a BPF program.
     pub tail_call: Option<TailCall>,
+    /// What the kernel's own trampolines of this kind do otherwise than ours.
+    pub written: WrittenPrograms,
+}
+
+/// The form of the trampolines that a kernel writes for programs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WrittenPrograms {
+    /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
+    pub own: RegSet,
+    /// The alignment that the traced function's SP keeps, in bytes; `None` if it is that of the psABI.
+    pub body_align: Option<u32>,
+    /// The traced function is gone to by a return.
+    pub body_by_return: bool,
 }
 
 impl Default for ProgramsConvention {
     fn default() -> ProgramsConvention {
-        ProgramsConvention { most: Program::MOST, sessions: false, tail_call: None }
+        ProgramsConvention {
+            most: Program::MOST,
+            sessions: false,
+            tail_call: None,
+            written: WrittenPrograms::default(),
+        }
     }
 }
 

@@ -180,6 +180,14 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) holds_own: Vec<Spanned<String>>,
+    /// `programs`, with `CALL_ORIG`: what SP of the traced function is a multiple of against its caller's, in bytes; without it,
+    /// what the psABI says.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub(crate) function_align: Option<Spanned<u32>>,
+    /// `programs`, with `CALL_ORIG`: the function is gone to by a return, so that its own return belongs to no call.
+    #[serde(default)]
+    pub(crate) function_by_return: bool,
     /// `programs`, with `IP_ARG`: the ip is the address of `function`, as Linux has it, and not that of its site.
     #[serde(default)]
     pub(crate) ip_is_start: bool,
@@ -498,18 +506,14 @@ pub(crate) struct ProgramIn {
     pub(crate) attach: AttachIn,
     /// The symbol.
     pub(crate) calls: String,
-    /// What is at `cookie`, of 31 bits; with `around`, what is in the run context, of 64.
-    #[serde(default = "no_cookie")]
-    #[schemars(with = "i64")]
-    pub(crate) cookie: Spanned<i64>,
+    /// What is at `cookie`, of 31 bits, or 0; with `around`, what is in the run context, of 64, or anything.
+    #[serde(default)]
+    #[schemars(with = "Option<i64>")]
+    pub(crate) cookie: Option<Spanned<i64>>,
     /// The functions that are called before and after it, as Linux has them. Then it has no second argument. All programs of a
     /// trampoline have them, or none.
     #[serde(default)]
     pub(crate) around: Option<BracketIn>,
-}
-
-fn no_cookie() -> Spanned<i64> {
-    Spanned::new(0..0, 0)
 }
 
 /// Two functions that are called around another one.

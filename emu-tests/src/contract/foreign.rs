@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
+use crate::report::reason::Reason;
 use crate::run::raw::{Dump, Named, address_of, texts, wrap};
 use crate::run::replay::{Chosen, Source};
 
@@ -32,6 +33,8 @@ pub struct Foreign<'a> {
     pub dump: Option<Dump>,
     /// Put every alternative of the objects in its place first.
     pub alternatives: bool,
+    /// The arguments that choose them again, if these files and this contract do not.
+    pub again: Option<Vec<String>>,
 }
 
 impl<'a> Foreign<'a> {
@@ -42,7 +45,7 @@ impl<'a> Foreign<'a> {
         objects: Vec<(String, Vec<u8>)>,
         profile: &'static Profile,
     ) -> Foreign<'a> {
-        Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false }
+        Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false, again: None }
     }
 }
 
@@ -258,7 +261,7 @@ fn not_given(file: &FileIn, given: &[(Option<&str>, Objects)]) -> Vec<Missing> {
     let missing = |t: &TrampolineIn| {
         let object = t.object.as_deref().filter(|object| !given.iter().any(|(name, _)| *name == Some(*object)))?;
         let hint = format!(": {object}, which has it by the contract, is not given");
-        Some(Missing { symbol: t.symbol.clone(), elsewhere: false, hint })
+        Some(Missing { symbol: t.symbol.clone(), elsewhere: false, hint, reason: Reason::NotDefined })
     };
     file.trampoline.iter().filter(|_| !file.several_objects).filter_map(missing).collect()
 }
@@ -291,6 +294,7 @@ fn present<'t>(
         symbol: t.symbol.clone(),
         elsewhere: file.several_objects && t.object.is_none(),
         hint: similar(&t.symbol, &defined),
+        reason: Reason::NotDefined,
     };
     Ok((mine, others.into_iter().map(missing).collect()))
 }
@@ -334,6 +338,7 @@ fn chosen(foreign: &Foreign, convention: &Convention, backend: &dyn Backend, obj
     let paths = objects.iter().map(|(path, _)| path.clone()).collect();
     let contract = foreign.contract_name.to_owned();
     let source = match foreign.dump.clone() {
+        _ if foreign.again.is_some() => Source::Kernel { words: foreign.again.clone().unwrap_or_default(), contract },
         None => Source::Objects { paths, contract, alternatives: foreign.alternatives },
         Some(dump) => Source::Dump { paths, dump, arch: backend.facts().name, contract },
     };

@@ -7,3 +7,4 @@ pub mod places;
 pub mod read;
 pub mod stated;
 pub mod text;
+pub(crate) mod written;

@@ -151,7 +151,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 31] = [
+        let given: [(&str, Option<usize>, &[&str]); 33] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -163,6 +163,8 @@ impl Reader<'_> {
             ("programs", start(t.programs.as_ref()), &["programs"]),
             ("flags", start(t.flags.as_ref()), &["programs"]),
             ("around", start(t.around.as_ref()), &["programs"]),
+            ("function-align", start(t.function_align.as_ref()), &["programs"]),
+            ("function-by-return", t.function_by_return.then_some(here), &["programs"]),
             ("holds-own", start(t.holds_own.first()), &["programs"]),
             ("labels", (!t.labels.is_empty()).then_some(here), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
@@ -343,7 +345,7 @@ impl Reader<'_> {
         let [call_orig, skip_frame, ip_arg, restore, counted] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
         let given = t.programs.iter().flat_map(Spanned::get_ref).filter(|program| program.around.is_none());
-        let mut cookies = given.map(|program| &program.cookie);
+        let mut cookies = given.filter_map(|program| program.cookie.as_ref());
         if let Some(wide) = cookies.find(|cookie| i32::try_from(*cookie.get_ref()).is_err()) {
             let message = format!("cookie = {}; valid: {} to {}", wide.get_ref(), i32::MIN, i32::MAX);
             return Err(self.at(wide.span().start, message));
@@ -542,7 +544,10 @@ impl Reader<'_> {
 /// The programs. The cookie of one that is called between two functions is theirs.
 fn programs(t: &TrampolineIn) -> Vec<Program> {
     let programs = t.programs.iter().flat_map(Spanned::get_ref);
-    let cookie = |p: &ProgramIn| i32::try_from(*p.cookie.get_ref()).ok().filter(|_| p.around.is_none());
+    let cookie = |p: &ProgramIn| {
+        let given = p.cookie.as_ref().filter(|_| p.around.is_none());
+        given.and_then(|cookie| i32::try_from(*cookie.get_ref()).ok())
+    };
     let program = |p: &ProgramIn| Program {
         attach: p.attach.attach(),
         symbol: Cow::Owned(p.calls.clone()),

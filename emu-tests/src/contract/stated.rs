@@ -58,6 +58,8 @@ impl Reader<'_> {
             around_programs: self.around_programs(t)?,
             around_function: self.around_function(t, kind)?,
             own: self.own(t, kind, facts)?,
+            body_align: self.function_align(t)?,
+            body_by_return: t.function_by_return,
             word_bytes: word_bytes(t),
             ip_is_start: self.ip_is_start(t, kind)?,
             ..Stated::default()
@@ -114,8 +116,8 @@ impl Reader<'_> {
             let message = format!("{with} of {} programs have `around`; valid: all, or none", programs.get_ref().len());
             return Err(self.at(programs.span().start, message));
         }
-        let bracketed =
-            |p: &ProgramIn| Some(Bracketed { around: p.around.as_ref()?.bracket(), cookie: *p.cookie.get_ref() });
+        let cookie = |p: &ProgramIn| p.cookie.as_ref().map(|cookie| *cookie.get_ref());
+        let bracketed = |p: &ProgramIn| Some(Bracketed { around: p.around.as_ref()?.bracket(), cookie: cookie(p) });
         Ok(programs.get_ref().iter().filter_map(bracketed).collect())
     }
 
@@ -127,6 +129,14 @@ impl Reader<'_> {
                     .at(around.span().start, "around is for trampolines that call the function: CALL_ORIG in flags"))
             }
             around => Ok(around.as_ref().map(|around| around.get_ref().bracket())),
+        }
+    }
+
+    fn function_align(&self, t: &TrampolineIn) -> Result<Option<u32>> {
+        let Some(align) = &t.function_align else { return Ok(None) };
+        match *align.get_ref() {
+            n if n.is_power_of_two() && n <= 64 => Ok(Some(n)),
+            n => Err(self.at(align.span().start, format!("function-align = {n}; valid: a power of 2 to 64"))),
         }
     }
 

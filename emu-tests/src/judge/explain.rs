@@ -97,7 +97,8 @@ fn failure(
         _ => String::new(),
     };
     let (expected, found) = finding.values();
-    let dump = matches!(rig.suite.chosen.source, Source::Dump { .. }) && finding.place == Place::UnmappedBranch;
+    let dump = matches!(rig.suite.chosen.source, Source::Dump { .. } | Source::Kernel { .. })
+        && finding.place == Place::UnmappedBranch;
     let place = if dump { format!("{place}; give the dump that has it") } else { place };
     Ok(Failure {
         clause: finding.clause,

@@ -15,6 +15,7 @@ use wildmatch::WildMatch;
 use crate::judge::trace::Finding;
 use crate::report::Clause;
 use crate::report::place::Place;
+use crate::report::reason::Reason;
 use crate::run::replay::Chosen;
 
 /// The trampolines of one architecture under one set of options, to be judged.
@@ -62,6 +63,15 @@ pub struct Missing {
     pub elsewhere: bool,
     /// What may help to find it, to be put behind a sentence; it may be empty.
     pub hint: String,
+    /// Why it is not judged.
+    pub reason: Reason,
+}
+
+impl Missing {
+    /// A trampoline that is there, and cannot be judged.
+    pub fn unjudged(symbol: String, why: &str) -> Missing {
+        Missing { symbol, elsewhere: false, hint: format!(": {why}"), reason: Reason::CannotBeJudged }
+    }
 }
 
 /// Switches a site, as [`Site::poke`].

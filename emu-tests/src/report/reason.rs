@@ -62,6 +62,7 @@ reasons! {
     VectorsLost "vectors-lost", "vector registers hold if handlers use general registers only";
     VectorResultsLost "vector-results-lost", "vector results hold if handlers use general registers only";
     NotDefined "not-defined", "none of the objects defines it";
+    CannotBeJudged "cannot-be-judged", "cannot be judged";
     Stated "stated", "it deviates at places that the contract names";
 }
 

@@ -21,6 +21,8 @@ pub struct Dump {
     pub entries: Vec<(String, u64)>,
     /// The address where their code ends, if it is not where the dump does.
     pub end: Option<u64>,
+    /// Names of addresses outside of it. Others are called by their address.
+    pub names: BTreeMap<u64, String>,
 }
 
 /// Make an object of a dump with one function, which has this name and address.
@@ -28,7 +30,7 @@ pub struct Dump {
 /// # Errors
 /// The address is not in the dump, or not that of an instruction.
 pub fn dumped(backend: &dyn Backend, code: &[u8], base: u64, (symbol, entry): (&str, u64)) -> Result<Vec<u8>> {
-    let dump = Dump { base, entries: Vec::new(), end: None };
+    let dump = Dump { base, entries: Vec::new(), end: None, names: BTreeMap::new() };
     wrap(backend, &dump, code, &[(symbol, entry)], &Named::default())
 }
 
@@ -82,7 +84,10 @@ pub(crate) fn wrap(
     let is_entry = |at: u64| entries.iter().any(|(_, other)| *other == at);
     let size = |entry: u64| extent(backend, (code, base), &lines, entry, is_entry);
     let mut wrapping = Wrapping::of(backend, code, base);
-    wrapping.outside = named.functions.iter().filter_map(|name| Some((address_of(name)?, *name))).collect();
+    let known = |name: &str| dump.names.iter().find(|(_, known)| *known == name).map(|(at, _)| *at);
+    let function = |name: &&str| Some((address_of(name).or_else(|| known(name))?, (*name).to_owned()));
+    wrapping.outside = named.functions.iter().filter_map(function).collect();
+    wrapping.names = dump.names.clone();
     if let Some((name, at)) = named.places.iter().find(|(_, at)| !inside(*at)) {
         return Err(Error::new(format!("{name} = {at:#x} is not in the dump; valid: {base:#x} to {:#x}", end - 1)));
     }
@@ -141,7 +146,9 @@ struct Wrapping<'a> {
     labels: BTreeMap<String, u64>,
     calls: Vec<Call>,
     /// Functions outside, by their addresses.
-    outside: Vec<(u64, &'a str)>,
+    outside: Vec<(u64, String)>,
+    /// Names of other addresses outside.
+    names: BTreeMap<u64, String>,
 }
 
 impl Wrapping<'_> {
@@ -159,6 +166,7 @@ impl Wrapping<'_> {
             labels: BTreeMap::new(),
             calls: Vec::new(),
             outside: Vec::new(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -181,7 +189,10 @@ impl Wrapping<'_> {
     fn named(&mut self, at: u64) -> (String, i64) {
         let function = self.outside.iter().find(|(function, _)| at.wrapping_sub(*function) < FUNCTION);
         if let Some((function, name)) = function.filter(|_| !self.inside(at)) {
-            return ((*name).to_owned(), at.wrapping_sub(*function).cast_signed());
+            return (name.clone(), at.wrapping_sub(*function).cast_signed());
+        }
+        if let Some(name) = self.names.get(&at).filter(|_| !self.inside(at)) {
+            return (name.clone(), 0);
         }
         let name = format!("{at:#x}");
         if self.inside(at) {

@@ -47,6 +47,13 @@ pub enum Source {
         /// The contract.
         contract: String,
     },
+    /// A trampoline in a kernel's memory.
+    Kernel {
+        /// The arguments that name memory, symbols and types.
+        words: Vec<String>,
+        /// The contract's name: that of the trampoline.
+        contract: String,
+    },
 }
 
 impl Chosen {
@@ -76,6 +83,7 @@ impl Chosen {
                 let what = [given("--arch", arch), given("--contract", contract)];
                 files("--raw", paths).into_iter().chain(place.chain(end).chain(what).flatten()).collect()
             }
+            Source::Kernel { words, .. } => return words.clone(),
         };
         given("--profile", self.profile).into_iter().chain(source).collect()
     }
@@ -89,7 +97,9 @@ impl Chosen {
     pub fn contract(&self) -> Option<&str> {
         match &self.source {
             Source::Generated { .. } => None,
-            Source::Objects { contract, .. } | Source::Dump { contract, .. } => Some(contract),
+            Source::Objects { contract, .. } | Source::Dump { contract, .. } | Source::Kernel { contract, .. } => {
+                Some(contract)
+            }
         }
     }
 }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Failure, Filter, Report, Suite, Verdict};
+use emu_tests::{Failure, Filter, Missing, Report, Suite, Verdict};
 use rayon::prelude::*;
 use tool::explain;
 use tool::minimise::minimise;
 use tool::report::{Document, Expectations, Scope, SuiteName};
+use tool::running::{self, Found, Kernel};
 use tool::settings::{self, parse_u64};
 
 use crate::cmd::report::ReportArgs;
@@ -110,6 +111,8 @@ Examples:
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
   tramptool check --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc
+  tramptool check --running
+  tramptool check --kcore kcore.elf --kallsyms kallsyms.txt --btf vmlinux.btf
   tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
 
 /// Run the checks.
@@ -146,9 +149,10 @@ fn expectations(path: &Path) -> Result<Expectations> {
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     no_files(&args.trampolines)?;
     let contract = args.foreign.contract()?;
-    let suites = match args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)? {
-        Some(suites) => suites,
-        None => generated(args)?,
+    let suites = match (args.foreign.kernel()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
+        (Some(kernel), _) => running(&kernel)?,
+        (None, Some(suites)) => suites,
+        (None, None) => generated(args)?,
     };
     let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
     let filter = Filter {
@@ -206,6 +210,31 @@ fn views(suites: &[Suite], filter: &Filter, report: &Report) -> Result<Vec<emu_t
     };
     let each: Vec<_> = suites.par_iter().map(of).collect::<Result<_>>()?;
     Ok(each.into_iter().flatten().collect())
+}
+
+/// The trampolines that a kernel wrote. Those that cannot be judged are told with the first one that can.
+fn running(kernel: &Kernel) -> Result<Vec<Suite>> {
+    let found = running::find(kernel, tool::BACKENDS)?;
+    if found.is_empty() {
+        return Err(Error::new(
+            "the kernel has no trampolines of its own: nothing is traced, or its symbols are not all given",
+        ));
+    }
+    let (mut suites, mut missing) = (Vec::new(), Vec::new());
+    for Found { name, judged } in found {
+        match judged {
+            Ok(suite) => suites.push(suite),
+            Err(why) => missing.push((name, why)),
+        }
+    }
+    if suites.is_empty() {
+        let all = missing.iter().map(|(name, why)| format!("{name}: {why}"));
+        return Err(Error::new(format!("no trampoline can be judged: {}", all.collect::<Vec<_>>().join("; "))));
+    }
+    if let Some(first) = suites.first_mut() {
+        first.missing.extend(missing.into_iter().map(|(name, why)| Missing::unjudged(name, &why.to_string())));
+    }
+    Ok(suites)
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.

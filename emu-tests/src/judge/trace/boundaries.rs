@@ -386,8 +386,11 @@ impl Trace {
         let inside = self.cells.region(back) == Region::Trampoline(index as u8);
         self.check(p9, Place::ReturnsToTrampoline, true, inside);
         let paired = self.state.returns.top().unwrap_or(0);
-        self.check(p9.of(Clause::P14), Place::BodyPaired, paired, back);
-        let moved = sp.wrapping_sub(sp_now) % u64::from(abi.sp_align);
+        if !contract.stated.body_by_return {
+            self.check(p9.of(Clause::P14), Place::BodyPaired, paired, back);
+        }
+        let align = contract.stated.body_align.unwrap_or(abi.sp_align);
+        let moved = sp.wrapping_sub(sp_now) % u64::from(align);
         self.check(p9.of(Clause::P8), Place::SpModuloOfBody, 0, moved);
         if contract.kind.is_shadow() {
             self.check(p9.of(Clause::P7), Place::SpOfBody, sp, sp_now);

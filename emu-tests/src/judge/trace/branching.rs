@@ -102,10 +102,15 @@ impl Trace {
             // The call of the site belongs to a return that goes elsewhere.
             _ => (0, u64::from(contract.mispredicted) + u64::from(moved)),
         };
+        // Of the function's return and of ours, neither has a call: that of the site is spent.
+        let (unpaired, predicted_wrong) = match contract.stated.body_by_return && way == ExitPath::Parent {
+            true => (contract.unpaired + 2, predicted_wrong.saturating_sub(1)),
+            false => (contract.unpaired, predicted_wrong),
+        };
         let call = returns.top().map_or(Culprit::Unknown, Culprit::Before);
         let wrong = returns.wrong().map_or(Culprit::Unknown, Culprit::Before);
         self.checks.check_by(p14, Place::CallsWithoutReturn, call, calls, left);
-        self.checks.check_by(p14, Place::ReturnsWithoutCall, wrong, u64::from(contract.unpaired), alone);
+        self.checks.check_by(p14, Place::ReturnsWithoutCall, wrong, u64::from(unpaired), alone);
         // A return that was redirected has lost the call that it belongs to, whatever the trampoline does.
         let redirected = self.state.exiting().is_some() && !self.calls_body();
         if !redirected {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::harness::{Harness, Written, around, code_of, lists};
+use super::Machine;
+use super::harness::{Written, around, code_of, lists};
 use super::model::{Model, Program};
-use super::{Known, Machine};
 use crate::failure::Failure;
 use crate::tools::tramptool;
 
@@ -22,12 +22,6 @@ struct Words {
 #[derive(Deserialize)]
 struct Said {
     trampoline: Vec<Words>,
-}
-
-/// A contract, with what is known not to hold and without.
-pub struct Contract {
-    pub with: String,
-    pub without: String,
 }
 
 /// Prototypes that were asked for.
@@ -58,13 +52,7 @@ impl Placed<'_> {
     }
 
     /// The contract of what a writer wrote for a model.
-    pub fn contract(
-        &mut self,
-        model: &Model,
-        written: &Written,
-        harness: &Harness,
-        known: &[&Known],
-    ) -> Result<Contract, Failure> {
+    pub fn contract(&mut self, model: &Model, written: &Written) -> Result<String, Failure> {
         let Words { words, live, result } = self.words(&model.signature())?;
         let (machine, here) = (self.machine, self.machine.here);
         let called = model.call_orig();
@@ -84,6 +72,8 @@ impl Placed<'_> {
             let [enter, exit, im] = [written.tramp_enter, written.tramp_exit, written.im].map(|at| format!("{at:#x}"));
             lines.push(format!("around = {{ enter = {enter:?}, exit = {exit:?}, argument = {im:?} }}"));
             lines.push(format!("holds-own = {:?}", machine.own));
+            lines.extend(machine.function_align.map(|align| format!("function-align = {align}")));
+            lines.extend(machine.function_by_return.then(|| "function-by-return = true".to_owned()));
             lines.extend(
                 result.filter(|_| model.result.is_some()).map(|result| format!("result = {}", inline(&result))),
             );
@@ -96,17 +86,7 @@ impl Placed<'_> {
             let labels: Vec<String> = written.labels.iter().map(label).collect();
             lines.push(format!("labels = {{ {} }}", labels.join(", ")));
         }
-        let without = lines.join("\n") + "\n";
-        let deviation = |known: &&Known| {
-            format!("    {{ clause = {:?}, place = {:?}, reason = {:?} }},\n", known.clause, known.places, known.reason)
-        };
-        let deviations: String = known.iter().filter(|_| called).map(deviation).collect();
-        let with = match deviations.is_empty() {
-            true => without.clone(),
-            false => format!("{without}deviation = [\n{deviations}]\n"),
-        };
-        debug_assert_eq!(harness.version, self.profile.trim_start_matches("linux-"));
-        Ok(Contract { with, without })
+        Ok(lines.join("\n") + "\n")
     }
 }
 

@@ -1,0 +1,156 @@
+//! The trampolines that a running kernel wrote: found by its symbols, read from its memory, each with the contract that follows
+//! from what it calls and from the prototype of the function that it traces.
+//!
+//! BPF's are `bpf_trampoline_KEY`, where KEY says by which function's type it is (kernel include/linux/bpf_verifier.h,
+//! bpf_trampoline_compute_key).
+
+mod contract;
+mod memory;
+mod symbols;
+mod types;
+
+use std::collections::BTreeMap;
+
+use codegen::backend::Backend;
+use codegen::words::error::{Error, Result};
+use emu_tests::{Callee, Dump, Foreign, Suite, foreign_suites, written_calls};
+
+pub use memory::Memory;
+pub use symbols::Symbols;
+pub use types::Types;
+
+use contract::Written;
+use symbols::Symbol;
+
+/// Bytes of a trampoline: the kernel writes at most a page (kernel kernel/bpf/trampoline.c).
+const MOST: u64 = 4096;
+
+/// Trampolines that are looked at.
+const MOST_TRAMPOLINES: usize = 4096;
+
+/// Bit 31 of a key: the number below is that of a type in a kernel's BTF.
+const KERNEL_BTF: u64 = 1 << 31;
+
+/// What to read.
+pub struct Kernel {
+    /// Its memory.
+    pub memory: Memory,
+    /// Its symbols.
+    pub symbols: Symbols,
+    /// Its types; without them, nothing is known of prototypes.
+    pub types: Option<Types>,
+    /// The arguments that name these again.
+    pub words: Vec<String>,
+}
+
+/// A trampoline that is found.
+pub struct Found {
+    /// The kernel's name of it, and its address.
+    pub name: String,
+    /// How it is judged; or why not.
+    pub judged: Result<Suite>,
+}
+
+/// Find all trampolines, with what they are judged by.
+///
+/// # Errors
+/// No profile is for this kernel, or it is of an unknown architecture.
+pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Found>> {
+    let machine = kernel.memory.machine();
+    let backend = backends.iter().copied().find(|backend| backend.facts().machine == machine);
+    let backend = backend.ok_or_else(|| Error::new(format!("the kernel's memory is of ELF machine {machine}")))?;
+    let profile = profile(kernel)?;
+    let mut all = Vec::new();
+    for symbol in kernel.symbols.all().filter(|symbol| is_written(&symbol.name)).take(MOST_TRAMPOLINES) {
+        let judged = match symbol.name.strip_prefix("bpf_trampoline_") {
+            Some(key) => bpf(kernel, backend, profile, (symbol, key)),
+            None => Err(Error::new("only BPF's trampolines are judged from a kernel's memory so far")),
+        };
+        all.push(Found { name: format!("{}@{:#x}", symbol.name, symbol.address), judged });
+    }
+    Ok(all)
+}
+
+/// Is it the name of code that a kernel writes to take the place of other code?
+fn is_written(name: &str) -> bool {
+    ["ftrace_trampoline", "kprobe_insn_page", "kprobe_optinsn_page"].contains(&name)
+        || name.starts_with("bpf_trampoline_")
+}
+
+/// The profile for the kernel's version, or for the newest one before it.
+fn profile(kernel: &Kernel) -> Result<&'static str> {
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let mut parts = version.split(|c: char| !c.is_ascii_digit());
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    };
+    let release = kernel.memory.release().ok_or_else(|| {
+        Error::new(
+            "the kernel's memory has no note VMCOREINFO with OSRELEASE; valid: /proc/kcore, or a file made of it",
+        )
+    })?;
+    let ours = number(release).ok_or_else(|| Error::new(format!("OSRELEASE={release} is no version")))?;
+    let known = ["linux-6.12", "linux-7.3"];
+    let before = known.into_iter().filter(|name| number(name.trim_start_matches("linux-")).is_some_and(|v| v <= ours));
+    before.last().ok_or_else(|| Error::new(format!("Linux {release} is older than {}", known.join(", "))))
+}
+
+/// A trampoline of BPF.
+fn bpf(
+    kernel: &Kernel,
+    backend: &'static dyn Backend,
+    profile: &'static str,
+    (symbol, key): (&Symbol, &str),
+) -> Result<Suite> {
+    let (memory, symbols) = (&kernel.memory, &kernel.symbols);
+    let key: u64 = key.parse().map_err(|_| Error::new("its name has no key"))?;
+    if key & KERNEL_BTF == 0 {
+        return Err(Error::new("it traces a BPF program, whose prototype is not in the kernel's BTF"));
+    }
+    if key >> 32 != 1 {
+        return Err(Error::new("it traces a function of a module, whose types are not given"));
+    }
+    let types =
+        kernel.types.as_ref().ok_or_else(|| Error::new("the kernel's types are not given; valid: --btf FILE"))?;
+    let function = types.function((key & (KERNEL_BTF - 1)) as u32)?;
+    let traced = symbols.one(&function.name)?;
+    let room = symbols.next(symbol.address).map_or(MOST, |next| (next - symbol.address).min(MOST));
+    let code = memory.read(symbol.address, room)?;
+    let callee = |to: u64| match symbols.at(to).map(|symbol| symbol.name.as_str()) {
+        Some("__bpf_tramp_enter") => Callee::TrampEnter,
+        Some("__bpf_tramp_exit") => Callee::TrampExit,
+        Some(name) if name.starts_with("__bpf_prog_enter") => Callee::ProgEnter,
+        Some(name) if name.starts_with("__bpf_prog_exit") => Callee::ProgExit,
+        _ if to.wrapping_sub(traced.address) < contract::SITE => Callee::Function,
+        _ => Callee::Program,
+    };
+    let calls = written_calls(backend, (&code, symbol.address), &callee)?;
+    let size = calls.size as usize;
+    let written = Written { name: symbol.name.clone(), backend, profile, function, traced: traced.address, calls };
+    let names = names(kernel, &written, backend)?;
+    let text = written.contract(&names)?;
+    let code = code.get(..size).unwrap_or(&code).to_vec();
+    let name = format!("{}@{:#x}", symbol.name, symbol.address);
+    let profile = tramptool::internal::profile(profile)?;
+    let foreign = Foreign {
+        dump: Some(Dump { base: symbol.address, entries: vec![(String::new(), symbol.address)], end: None, names }),
+        again: Some(kernel.words.clone()),
+        ..Foreign::new(&name, &text, vec![(symbol.name.clone(), code)], profile)
+    };
+    let suites = foreign_suites(&foreign, &[backend])?;
+    suites.into_iter().next().ok_or_else(|| Error::new("nothing to judge"))
+}
+
+/// The names of what it calls, by address: those of which there is one.
+fn names(kernel: &Kernel, written: &Written, backend: &dyn Backend) -> Result<BTreeMap<u64, String>> {
+    let mut names = BTreeMap::new();
+    for at in written.called() {
+        let symbol = kernel.symbols.at(at).filter(|symbol| kernel.symbols.one(&symbol.name).is_ok());
+        names.insert(at, symbol.map_or_else(|| format!("{at:#x}"), |symbol| symbol.name.clone()));
+    }
+    // Who returns through a thunk jumps there.
+    let thunk = backend.machine().return_thunk;
+    if let Ok(symbol) = kernel.symbols.one(thunk) {
+        names.insert(symbol.address, thunk.to_owned());
+    }
+    Ok(names)
+}
