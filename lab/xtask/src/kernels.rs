@@ -37,6 +37,8 @@ pub struct Platform {
     pub cross: String,
     /// Debian's suite and architecture of the shell in which the kernel's selftests run.
     pub shell: (String, String),
+    /// `e_machine` of its ELF files.
+    pub elf_machine: u16,
     /// What QEMU boots, relative to the kernel's tree.
     pub image: PathBuf,
     /// Where it runs.

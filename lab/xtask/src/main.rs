@@ -25,6 +25,7 @@ mod objects;
 mod packages;
 mod prose;
 mod qemu;
+mod running;
 mod selftests;
 mod tools;
 mod tree;
@@ -81,6 +82,11 @@ const VERBS: &[Verb] = &[
         name: "modules",
         usage: "[--profile NAME] [--fetch | --check] [KERNEL ...]  load a generated module into Debian's kernels for x86_64 and arm64, and into ours for riscv64",
         run: modules::run,
+    },
+    Verb {
+        name: "running",
+        usage: "[--profile NAME] [KERNEL ...]  boot Debian's kernels with BPF programs and tracers, and judge the trampolines that they wrote",
+        run: running::run,
     },
     Verb {
         name: "hostile",

@@ -154,7 +154,7 @@ fn judge(kernel: &Kernel, place: &Place, fetched: f64) -> Result<(String, bool),
 }
 
 /// The vmlinux in a compressed image for x86 (kernel Documentation/arch/x86/boot.rst); `None` of another image.
-fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
+pub fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
     let bytes = fs::read(image).map_err(|e| Failure::at(image, e, "remove this directory"))?;
     let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
     if bytes.get(0x202..0x206) != Some(b"HdrS") {

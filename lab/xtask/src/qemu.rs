@@ -18,6 +18,9 @@ const WELL: &str = "init: all is well";
 /// How a line of `kernel/findings.c` begins.
 pub const FINDING: &str = "finding: ";
 
+/// How lines of `kernel/running.c` begin.
+const TOLD: [&str; 4] = ["memory: ", "symbol: ", "release: ", "running: "];
+
 /// What runs in a kernel, and how long that is waited for.
 pub struct Trial<'t> {
     /// What the kernel unpacks and runs.
@@ -57,6 +60,8 @@ pub struct Boot {
     pub last: Vec<String>,
     /// Sites that the kernel says that it has.
     pub sites: Option<String>,
+    /// What `kernel/running.c` told.
+    pub told: Vec<String>,
     pub took: Duration,
     /// How long it said nothing, at most.
     pub silent: Duration,
@@ -180,6 +185,7 @@ fn heard_in(log: &str, end: &str) -> Boot {
         tests,
         last: last.get(from..).unwrap_or_default().iter().map(|l| (*l).to_owned()).collect(),
         sites: allocating.map(|(n, _)| n.to_owned()),
+        told: log.lines().filter(|line| TOLD.iter().any(|start| line.starts_with(start))).map(str::to_owned).collect(),
         took: Duration::ZERO,
         silent: Duration::ZERO,
     }
@@ -210,6 +216,11 @@ pub fn program(cross: &str, source: &Path) -> Result<Vec<u8>, Failure> {
         .into_temp_path();
     call(Command::new(format!("{cross}gcc")).args(["-O2", "-static", "-o"]).arg(&out).arg(source))?;
     fs::read(&out).map_err(|e| Failure::at(&out, e, "see what the compiler said"))
+}
+
+/// An archive of these files.
+pub fn archived(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    archive(files.iter())
 }
 
 /// An archive of programs (kernel Documentation/driver-api/early-userspace/buffer-format.rst).

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask running`: boots Debian's own kernels with BPF programs and tracers, takes the trampolines that they wrote out of their
+//! memory, and has the tool judge all of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::debian::debian;
+use crate::failure::Failure;
+use crate::kernels::{Kernel, kernels, profile_in};
+use crate::modules::vmlinux;
+use crate::qemu::{Trial, archived, program};
+use crate::tools::{root, tramptool, write};
+use crate::tree::cache;
+use crate::verb::Outcome;
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let (profile, names) = profile_in(args)?;
+    let profiles = profile.map_or_else(|| vec!["linux-6.12", "linux-7.3"], |profile| vec![profile]);
+    let cache = cache()?;
+    let mut good = true;
+    for profile in profiles {
+        let all = kernels(Some(profile))?;
+        let asked = |k: &&Kernel| k.first() && (names.is_empty() || names.contains(&&k.name));
+        for kernel in all.iter().filter(asked) {
+            let Some(arch) = &kernel.on.debian else { continue };
+            let (place, _) = debian(kernel, arch, &cache)?;
+            let dir = cache.join("running").join(format!("{}-{}", kernel.version, kernel.name));
+            fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
+            println!("{}: {}", kernel.name, place.what);
+            let files = Files::boot(kernel, &place.image, &dir)?;
+            good &= judged(&files)?;
+        }
+    }
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// What the tool is given.
+struct Files {
+    kcore: PathBuf,
+    kallsyms: PathBuf,
+    btf: PathBuf,
+    /// What the kernel's own list of symbols has of trampolines.
+    trampolines: usize,
+}
+
+impl Files {
+    /// Boot a kernel, and write down what it tells.
+    fn boot(kernel: &Kernel, image: &Path, dir: &Path) -> Result<Files, Failure> {
+        let init = program(&kernel.on.cross, &root().join("lab/xtask/kernel/running.c"))?;
+        let initramfs = dir.join("initramfs");
+        write(&initramfs, &archived(&[("init".to_owned(), init)]))?;
+        let boot = kernel.on.machine.boot(image, &Trial::new(&initramfs))?;
+        boot.must_be_well(&kernel.name)?;
+        let told =
+            |start: &str| -> Vec<&str> { boot.told.iter().filter_map(|line| line.strip_prefix(start)).collect() };
+        told("running: ").iter().for_each(|line| println!("    {line}"));
+        let symbols = told("symbol: ");
+        let written = |line: &&&str| line.contains(" bpf_trampoline_") || line.contains(" ftrace_trampoline");
+        let files = Files {
+            kcore: dir.join("kcore"),
+            kallsyms: dir.join("kallsyms"),
+            btf: dir.join("btf"),
+            trampolines: symbols.iter().filter(written).count(),
+        };
+        write(&files.kallsyms, (symbols.join("\n") + "\n").as_bytes())?;
+        let release = told("release: ").first().copied().unwrap_or_default().to_owned();
+        write(&files.kcore, &core(kernel, &release, &told("memory: "))?)?;
+        write(&files.btf, &types(image, dir)?)?;
+        Ok(files)
+    }
+}
+
+/// An ELF core file with this memory: addresses, and bytes in hexadecimal digits.
+fn core(kernel: &Kernel, release: &str, memory: &[&str]) -> Result<Vec<u8>, Failure> {
+    let odd = || Failure::new(&kernel.name, "prints memory that cannot be read", "boot it again");
+    let mut parts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for line in memory {
+        let (at, digits) = line.split_once(' ').ok_or_else(odd)?;
+        let at = u64::from_str_radix(at, 16).map_err(|_| odd())?;
+        let byte = |n: usize| digits.get(n..n + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+        parts.insert(at, (0..digits.len()).step_by(2).map(byte).collect::<Option<_>>().ok_or_else(odd)?);
+    }
+    let note = format!("OSRELEASE={release}\n");
+    let machine = kernel.on.elf_machine;
+    let count = parts.len() + 1;
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let halves = |out: &mut Vec<u8>, all: &[u16]| all.iter().for_each(|half| out.extend(half.to_le_bytes()));
+    halves(&mut out, &[4, machine]);
+    out.extend(1_u32.to_le_bytes());
+    [0_u64, 64, 0].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    out.extend(0_u32.to_le_bytes());
+    halves(&mut out, &[64, 56, count as u16, 64, 0, 0]);
+    let mut offset = 64 + 56 * count as u64;
+    let mut program = |kind: u32, at: u64, size: u64, out: &mut Vec<u8>| {
+        out.extend(kind.to_le_bytes());
+        out.extend(7_u32.to_le_bytes());
+        [offset, at, 0, size, size, 1].iter().for_each(|word| out.extend(word.to_le_bytes()));
+        offset += size;
+    };
+    program(4, 0, note.len() as u64, &mut out);
+    parts.iter().for_each(|(at, bytes)| program(1, *at, bytes.len() as u64, &mut out));
+    out.extend(note.as_bytes());
+    parts.values().for_each(|bytes| out.extend(bytes));
+    Ok(out)
+}
+
+/// The type information in a kernel image: what begins with its header, as large as that says.
+fn types(image: &Path, dir: &Path) -> Result<Vec<u8>, Failure> {
+    let unpacked = match vmlinux(image, dir)? {
+        Some(file) => fs::read(&file).map_err(|e| Failure::at(&file, e, "remove this directory"))?,
+        None => plain(image)?,
+    };
+    let word = |at: usize| unpacked.get(at..at + 4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize);
+    let size = |at: usize| Some(24 + word(at + 16)? + word(at + 20)?);
+    let begins = |at: &usize| unpacked[*at..].starts_with(b"\x9f\xeb\x01\0\x18\0\0\0\0\0\0\0");
+    let found = (0..unpacked.len().saturating_sub(24)).filter(begins);
+    let found = found.filter_map(|at| Some(at..at + size(at)?)).filter(|range| range.end <= unpacked.len());
+    let largest = found.max_by_key(|range| range.len());
+    let range = largest.ok_or_else(|| Failure::at(image, "no type information in it", "give another kernel"))?;
+    Ok(unpacked[range].to_vec())
+}
+
+/// An image as it is, or unpacked by gzip or zstd, which begin somewhere in it.
+fn plain(image: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = fs::read(image).map_err(|e| Failure::at(image, e, "remove this directory"))?;
+    for (magic, tool) in [(&b"\x1f\x8b\x08"[..], "gzip"), (b"\x28\xb5\x2f\xfd", "zstd")] {
+        if let Some(at) = bytes.windows(magic.len()).position(|window| window == magic) {
+            let packed = tempfile::NamedTempFile::new();
+            let packed = packed.map_err(|e| Failure::new("temporary file", e.to_string(), "set TMPDIR"))?;
+            write(packed.path(), &bytes[at..])?;
+            // What follows it is none of it, which the tool says too.
+            let run = Command::new(tool)
+                .arg("-dcq")
+                .stdin(fs::File::open(packed.path()).map_err(|e| Failure::at(image, e, "try again"))?)
+                .output();
+            let out = run.map_err(|e| Failure::new(tool, e.to_string(), format!("apt-get install {tool}")))?.stdout;
+            if out.len() > bytes.len() {
+                return Ok(out);
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// Have the tool judge all of it; print what it says of each, and whether it found as many as the kernel lists.
+fn judged(files: &Files) -> Result<bool, Failure> {
+    let mut tool = tramptool();
+    tool.args(["check", "--format", "json", "--kcore"]).arg(&files.kcore).arg("--kallsyms").arg(&files.kallsyms);
+    let run = tool.arg("--btf").arg(&files.btf).output();
+    let run = run.map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
+    let mut verdicts: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for result in report["results"].as_array().map_or(&[][..], |all| all) {
+        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        let name = match text("reason_id").as_str() {
+            "cannot-be-judged" => text("trampoline"),
+            _ => text("options"),
+        };
+        let entry = verdicts.entry(name).or_insert_with(|| ("holds".to_owned(), String::new()));
+        match text("verdict").as_str() {
+            "fail" => {
+                entry.0 = "fails".to_owned();
+                let _ = write!(entry.1, " {}", text("clause"));
+            }
+            "open" => *entry = ("not judged".to_owned(), format!(" {}", text("reason"))),
+            _ => {}
+        }
+    }
+    for (name, (verdict, more)) in &verdicts {
+        println!("    {verdict}: {name}{more}");
+    }
+    if verdicts.len() != files.trampolines {
+        println!("    {} trampolines in the report, {} in the kernel's list", verdicts.len(), files.trampolines);
+        print!("{}", String::from_utf8_lossy(&run.stderr));
+    }
+    let good = verdicts.values().all(|(verdict, _)| verdict != "fails");
+    Ok(good && verdicts.len() == files.trampolines && files.trampolines > 0)
+}
