@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use codegen::ask::live::Word;
 use codegen::backend::Backend;
 use codegen::words::abi::RegSet;
-use codegen::words::error::Result;
+use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
 use codegen::words::step::KernelLabel;
 use emu_tests::{WrittenCalls, WrittenProgram};
@@ -46,6 +46,10 @@ impl Written {
     /// # Errors
     /// A prototype that BPF does not trace.
     pub fn contract(&self, names: &BTreeMap<u64, String>) -> Result<String> {
+        if let Some(session) = self.calls.before.iter().find(|program| self.is_session(program)) {
+            let message = "a session, whose place among others and whose words its code does not tell, is called at";
+            return Err(Error::new(format!("{message} {:#x}", session.program)));
+        }
         let facts = self.backend.facts();
         let convention = tramptool::internal::profile(self.profile)?.convention(facts.name)?;
         let target = settings::target(self.backend, convention, &[])?;
@@ -104,13 +108,14 @@ impl Written {
         words.iter().flatten().zip(sizes).map(word).collect()
     }
 
-    /// Programs before the function, those that decide, those after it; one that is called before and after is a session.
+    /// Is a program called before the function and after it?
+    fn is_session(&self, program: &WrittenProgram) -> bool {
+        self.calls.after.iter().any(|other| other.program == program.program)
+    }
+
+    /// Programs before the function, those that decide, those after it.
     fn programs(&self, name: &dyn Fn(u64) -> String) -> Vec<String> {
         let WrittenCalls { before, after, .. } = &self.calls;
-        let in_both = |p: &WrittenProgram| {
-            before.iter().any(|other| other.program == p.program)
-                && after.iter().any(|other| other.program == p.program)
-        };
         let one = |attach: &str, p: &WrittenProgram| {
             let (enter, exit) = (name(p.enter), name(p.exit));
             format!(
@@ -118,25 +123,20 @@ impl Written {
                 name(p.program)
             )
         };
-        let attached = |p: &WrittenProgram| match (in_both(p), p.decides) {
-            (true, _) => "fsession",
-            (false, true) => "fmod-ret",
-            (false, false) => "fentry",
-        };
-        let mut all: Vec<String> = before.iter().map(|p| one(attached(p), p)).collect();
-        all.extend(after.iter().filter(|p| !in_both(p)).map(|p| one("fexit", p)));
-        all
+        let attached = |p: &WrittenProgram| if p.decides { "fmod-ret" } else { "fentry" };
+        let before = before.iter().map(|p| one(attached(p), p));
+        before.chain(after.iter().map(|p| one("fexit", p))).collect()
     }
 
     fn labels(&self, skips: bool, retires: bool) -> Vec<String> {
-        let WrittenCalls { before, after, returns_to, epilogue, .. } = &self.calls;
+        let WrittenCalls { before, after, gap, epilogue, .. } = &self.calls;
         let mut labels = Vec::new();
         for (n, program) in before.iter().chain(after).enumerate().filter(|_| skips) {
             if let Some((at, to)) = program.skip {
                 labels.push(format!("skip_{n} = \"{at:#x}\", skipped_{n} = \"{to:#x}\""));
             }
         }
-        if let (true, Some(after_call), Some(epilogue)) = (retires, returns_to, epilogue) {
+        if let (true, Some(after_call), Some(epilogue)) = (retires, gap, epilogue) {
             labels.push(format!("after_call = \"{after_call:#x}\", epilogue = \"{epilogue:#x}\""));
         }
         labels

@@ -52,6 +52,8 @@ pub struct WrittenCalls {
     pub around: Option<[u64; 2]>,
     /// The function is called: where it returns to.
     pub returns_to: Option<u64>,
+    /// The first instruction without effect behind that, before the next call: it may become a jump to the epilogue.
+    pub gap: Option<u64>,
     /// The address by which it is called, if it is not by that of its site.
     pub function: Option<u64>,
     /// Where what follows the last program begins: it tells [`WrittenCalls::around`]'s last function what it is given.
@@ -104,6 +106,8 @@ pub fn written_calls(
                 found.epilogue = Some(given(backend, &lines, &bytes, call.from));
             }
             (Callee::Function, None) => {
+                let until = calls.get(n + 1).map_or(u64::MAX, |next| next.from);
+                found.gap = nops(backend, &lines, (call.next, until), &bytes).next();
                 (found.returns_to, found.function) = (Some(call.next), Some(call.to).filter(|to| *to != call.next));
             }
             (Callee::ProgEnter, None) => open = Some((*call, None)),
@@ -112,7 +116,7 @@ pub fn written_calls(
                 let until = calls.get(n + 1).map_or(u64::MAX, |next| next.from);
                 let before = n.checked_sub(3).and_then(|n| calls.get(n)).map_or(base, |call| call.next);
                 let before = if enter.from < before { base } else { before };
-                let skip = nop_before(backend, &lines, (before, enter.from), &bytes).map(|nop| (nop, call.next));
+                let skip = nops(backend, &lines, (before, enter.from), &bytes).next_back().map(|nop| (nop, call.next));
                 let jumps = lines.range(call.next..until).filter_map(|(_, line)| line.target.filter(|_| !pushes(line)));
                 let past = jumps.max().unwrap_or(0);
                 let program = WrittenProgram {
@@ -185,19 +189,19 @@ fn given(backend: &dyn Backend, lines: &BTreeMap<u64, Decoded>, bytes: Bytes, fr
     lines.range(..from).rev().take(MOST).map(|(at, _)| *at).filter(ends).min().unwrap_or(from)
 }
 
-/// The last instruction without effect in a range.
-fn nop_before(
+/// The instructions without effect in a range.
+fn nops(
     backend: &dyn Backend,
     lines: &BTreeMap<u64, Decoded>,
     (from, to): (u64, u64),
     bytes: Bytes,
-) -> Option<u64> {
+) -> impl DoubleEndedIterator<Item = u64> {
     let nops = backend.patterns().nops;
-    let is_nop = |line: &Decoded| {
+    let is_nop = move |line: &Decoded| {
         let insn = bytes(line.at).get(..line.size.into()).unwrap_or_default();
         nops.contains(&insn) || line.text.starts_with("nop")
     };
-    lines.range(from..to).rev().find(|(_, line)| is_nop(line)).map(|(at, _)| *at)
+    lines.range(from..to).filter(move |(_, line)| is_nop(line)).map(|(at, _)| *at)
 }
 
 /// Is the address that the site pushed dropped before the last return?

@@ -231,6 +231,8 @@ int main(void)
 		printf("release: %s", release);
 	attach_all();
 	trace();
+	// Images that others have taken the place of go after a while.
+	sleep(2);
 	print_all();
 	printf("init: all is well\n");
 	reboot(RB_POWER_OFF);

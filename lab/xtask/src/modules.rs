@@ -169,7 +169,7 @@ pub fn vmlinux(image: &Path, dir: &Path) -> Result<Option<PathBuf>, Failure> {
     let payload = payload().ok_or_else(|| Failure::at(image, "no payload in it", "remove this directory"))?;
     let (packed, unpacked) = (dir.join("vmlinux.zst"), dir.join("vmlinux"));
     write(&packed, payload)?;
-    call(Command::new("zstd").args(["-qd"]).arg(&packed).arg("-o").arg(&unpacked))?;
+    call(Command::new("zstd").args(["-qdf"]).arg(&packed).arg("-o").arg(&unpacked))?;
     Ok(Some(unpacked))
 }
 

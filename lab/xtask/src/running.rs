@@ -62,7 +62,8 @@ impl Files {
             |start: &str| -> Vec<&str> { boot.told.iter().filter_map(|line| line.strip_prefix(start)).collect() };
         told("running: ").iter().for_each(|line| println!("    {line}"));
         let symbols = told("symbol: ");
-        let written = |line: &&&str| line.contains(" bpf_trampoline_") || line.contains(" ftrace_trampoline");
+        let names = [" bpf_trampoline_", " ftrace_trampoline", " kprobe_insn_page", " kprobe_optinsn_page"];
+        let written = |line: &&&str| names.iter().any(|name| line.contains(name));
         let files = Files {
             kcore: dir.join("kcore"),
             kallsyms: dir.join("kallsyms"),
