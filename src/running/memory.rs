@@ -76,7 +76,9 @@ impl Memory {
     /// The file has none of it, or cannot be read.
     pub fn read(&self, at: u64, size: u64) -> Result<Vec<u8>> {
         let inside = |segment: &&Segment| at.wrapping_sub(segment.address) < segment.size;
-        let segment = self.segments.iter().find(inside);
+        // Of those that overlap, the one that has most.
+        let left = |segment: &&Segment| segment.size - (at - segment.address);
+        let segment = self.segments.iter().filter(inside).max_by_key(left);
         let segment =
             segment.ok_or_else(|| Error::new(format!("the file does not have the kernel's memory at {at:#x}")))?;
         let from = at - segment.address;

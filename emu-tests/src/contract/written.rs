@@ -93,6 +93,10 @@ pub fn written_calls(
         drops: drops(backend, &lines),
         ..WrittenCalls::default()
     };
+    let end = base.saturating_add(code.len() as u64);
+    if let Some(last) = lines.values().find(|line| !line.last && line.at + u64::from(line.size) >= end) {
+        return Err(Error::new(format!("it goes on behind {:#x}, and what was read ends there", last.at)));
+    }
     let calls = calls(backend, &lines, &bytes, callee);
     let mut open: Option<(Call, Option<Call>)> = None;
     let mut first = None;
