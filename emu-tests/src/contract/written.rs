@@ -167,8 +167,10 @@ fn calls(
         if let Some(to) = line.target.filter(|_| pushes(line)) {
             all.push(Call { from: line.at, next: next(line), to, callee: callee(to) });
         }
-        for constant in Constant::read(backend.patterns(), bytes(line.at), line.at) {
-            let Some(user) = branched_to(lines, line.at, &constant, link) else { continue };
+        // The whole number comes last, behind its parts.
+        let constants = Constant::read(backend.patterns(), bytes(line.at), line.at).into_iter().rev();
+        let used = |constant: Constant| Some((constant, branched_to(lines, line.at, &constant, link)?));
+        if let Some((constant, user)) = constants.filter_map(used).next() {
             let to = constant.value;
             if pushes(user) {
                 all.push(Call { from: line.at, next: next(user), to, callee: callee(to) });

@@ -1,0 +1,290 @@
+//! Trampolines as a kernel writes them for programs: judged from a dump by a contract, and from a kernel's memory by what they call.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::{Bench, arches};
+use serde_json::Value;
+
+mod common;
+
+/// What the kernel calls it: of type 3 in its own type information.
+const NAME: &str = "bpf_trampoline_6442450947";
+
+/// A trampoline, assembled and linked where it would be.
+struct Image {
+    bench: Bench,
+    arch: &'static str,
+    symbols: BTreeMap<String, u64>,
+}
+
+impl Image {
+    fn new(arch: &'static str, tools: &str) -> Image {
+        Image::changed(arch, tools, "", "")
+    }
+
+    /// With each `from` in the source replaced.
+    fn changed(arch: &'static str, tools: &str, from: &str, to: &str) -> Image {
+        let bench = Bench::new();
+        let source = fs::read_to_string(format!("{}/tests/written/{arch}.S", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(source.contains(from), "{arch}: no {from}");
+        let source = if from.is_empty() { source } else { source.replace(from, to) };
+        fs::write(bench.path("image.S"), source).unwrap();
+        bench.tool(&format!("{tools}gcc"), &["-c", "image.S", "-o", "image.o"]);
+        let nm = |file: &str| -> BTreeMap<String, u64> {
+            let text = bench.tool(&format!("{tools}nm"), &[file]);
+            let symbol = |line: &str| {
+                let mut words = line.split_whitespace();
+                let at = u64::from_str_radix(words.next()?, 16).ok()?;
+                Some((words.nth(1)?.to_owned(), at))
+            };
+            text.lines().filter_map(symbol).collect()
+        };
+        let known = nm("image.o");
+        let base = format!("{:#x}", known["base"]);
+        // The kernel's functions are where the source says.
+        let at = |(name, at): (&String, &u64)| Some(format!("--defsym={}={at:#x}", name.strip_prefix("at.")?));
+        let defined: Vec<String> = known.iter().filter_map(at).collect();
+        let defined: Vec<&str> = defined.iter().map(String::as_str).collect();
+        let link = ["-Ttext", &base, "-e", NAME, "image.o", "-o", "image.elf"];
+        bench.tool(&format!("{tools}ld"), &[&link[..], &defined].concat());
+        bench.tool(&format!("{tools}objcopy"), &["-O", "binary", "-j", ".text", "image.elf", "image.bin"]);
+        let symbols = nm("image.elf");
+        Image { bench, arch, symbols }
+    }
+
+    fn at(&self, name: &str) -> String {
+        format!("{:#x}", self.symbols[name])
+    }
+
+    /// Its contract, with these lines more.
+    fn contract(&self, more: &str) {
+        let path = format!("{}/tests/written/contract.toml", env!("CARGO_MANIFEST_DIR"));
+        let mut text = fs::read_to_string(path).unwrap();
+        for name in self.symbols.keys() {
+            text = text.replace(&format!("@{name}@"), &self.at(name));
+        }
+        let backend = tool::backend(self.arch).unwrap();
+        let (abi, convention) =
+            (&backend.facts().abi, tool::profile("linux-7.3").unwrap().convention(self.arch).unwrap());
+        let names = |regs: &mut dyn Iterator<Item = &str>| format!("{:?}", regs.collect::<Vec<_>>());
+        let words = names(&mut abi.args.iter().take(2).map(|reg| abi.name(*reg)));
+        let calls = abi.link.is_some();
+        let flags = if calls { r#"["CALL_ORIG", "SKIP_FRAME"]"# } else { r#"["CALL_ORIG"]"# };
+        let written = convention.programs.written;
+        let align = tool::default_target(backend).unwrap().stack_align.to_string();
+        for (from, to) in [
+            ("ARCH", self.arch),
+            ("ALIGN", &align),
+            ("FLAGS", flags),
+            ("WORDS", &words),
+            ("RESULT", abi.name(abi.rets[0])),
+        ] {
+            text = text.replace(from, to);
+        }
+        text += &format!("holds-own = {}\n", names(&mut written.own.iter().map(|reg| abi.name(reg))));
+        text += &format!("function-by-return = {}\n", written.body_by_return);
+        text += &written.body_align.map(|align| format!("function-align = {align}\n")).unwrap_or_default();
+        text += &format!("resume = {}\n{more}", if calls { 8 } else { 5 });
+        if calls {
+            text += "records = [\"pc\", \"parent-ip\"]\n";
+        }
+        fs::write(self.bench.path("image.toml"), text).unwrap();
+    }
+
+    fn words<'w>(&'w self, base: &'w str, command: &'w str) -> Vec<&'w str> {
+        vec![
+            command,
+            "--raw",
+            "image.bin",
+            "--arch",
+            self.arch,
+            "--base",
+            base,
+            "--entry",
+            base,
+            "--contract",
+            "image.toml",
+        ]
+    }
+
+    /// The report of `check`: what fails, as clause and place.
+    fn failures(&self, code: i32) -> Vec<String> {
+        let base = self.at("base");
+        let text = self.bench.ends(code, &[&self.words(&base, "check")[..], &["--format", "json"]].concat());
+        failures(&text)
+    }
+
+    /// Memory, symbols and types of a kernel that has it.
+    fn kernel(&self) {
+        let machine = tool::backend(self.arch).unwrap().facts().machine;
+        let code = fs::read(self.bench.path("image.bin")).unwrap();
+        let core = core(machine, self.symbols["base"], &code);
+        fs::write(self.bench.path("kcore"), core).unwrap();
+        let kernels = |name: &&String| name.starts_with("bpf_") || name.starts_with("__bpf_") || *name == "traced";
+        let line = |name: &String| format!("{:x} t {name}\n", self.symbols[name]);
+        let mut text: String = self.symbols.keys().filter(kernels).map(line).collect();
+        text += &format!("{:x} t ftrace_trampoline\t[__builtin__ftrace]\n", self.symbols["base"] + 0x10_0000);
+        fs::write(self.bench.path("kallsyms"), text).unwrap();
+        fs::write(self.bench.path("btf"), types()).unwrap();
+    }
+
+    fn running<'w>(&self, more: &[&'w str]) -> Vec<&'w str> {
+        [&["check", "--kcore", "kcore", "--kallsyms", "kallsyms", "--btf", "btf", "--format", "json"], more].concat()
+    }
+}
+
+fn results(report: &str) -> Vec<Value> {
+    let report: Value = serde_json::from_str(report).unwrap_or_else(|e| panic!("{e}: {report}"));
+    report["results"].as_array().unwrap().clone()
+}
+
+fn failures(report: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for result in results(report).iter().filter(|result| result["verdict"] == "fail") {
+        let clause = result["clause"].as_str().unwrap();
+        let places = result["failures"].as_array().unwrap().iter().map(|f| f["place_id"].as_str().unwrap());
+        all.extend(places.map(|place| format!("{clause} {place}")));
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// An ELF core file (gABI, ELF header and program header) with one piece of memory, and the note that tells the version.
+fn core(machine: u16, at: u64, code: &[u8]) -> Vec<u8> {
+    let note = b"VMCOREINFO\0\0OSRELEASE=7.3.4-test\n";
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    out.extend([4_u16, machine].iter().flat_map(|half| half.to_le_bytes()));
+    out.extend(1_u32.to_le_bytes());
+    out.extend([0_u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    out.extend(0_u32.to_le_bytes());
+    out.extend([64_u16, 56, 2, 64, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    let mut offset = 64 + 2 * 56;
+    for (kind, address, size) in [(4_u32, 0, note.len() as u64), (1, at, code.len() as u64)] {
+        out.extend([kind, 7].iter().flat_map(|half| half.to_le_bytes()));
+        out.extend([offset, address, 0, size, size, 1].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        offset += size;
+    }
+    [out, note.to_vec(), code.to_vec()].concat()
+}
+
+/// BTF (kernel Documentation/bpf/btf.rst) of `long traced(long, long)`: an integer, the prototype, the function.
+fn types() -> Vec<u8> {
+    let strings = b"\0long\0traced\0";
+    let types = [1_u32, 1 << 24, 8, 0x0100_0040, 0, 13 << 24 | 2, 1, 0, 1, 0, 1, 6, 12 << 24, 2];
+    let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let header = [0x0001_eb9f, 24, 0, types.len() as u32, types.len() as u32, strings.len() as u32];
+    [header.iter().flat_map(|word: &u32| word.to_le_bytes()).collect(), types, strings.to_vec()].concat()
+}
+
+#[test]
+fn the_kernels_form_holds_and_faults_in_it_are_noticed() {
+    for (arch, tools) in arches() {
+        let image = Image::new(arch, tools);
+        image.contract("");
+        assert_eq!(image.failures(0), Vec::<String>::new(), "{arch}");
+        let base = image.at("base");
+        let words = [&image.words(&base, "mutate")[..], &["--format", "json"]].concat();
+        let report = String::from_utf8(image.bench.run(&words).stdout).unwrap();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let [mutants, killed] = ["mutants", "killed"].map(|key| report[key].as_u64().unwrap());
+        assert!(mutants > 100 && 100 * killed >= 95 * mutants, "{arch}: {killed} of {mutants}");
+    }
+}
+
+/// Each with what must be said of it.
+const FAULTS: [(&str, &str, &str); 16] = [
+    (
+        "__bpf_prog_enter\n        mov     %rax, %rbx",
+        "__bpf_prog_enter\n        mov     %rcx, %rbx",
+        "P10 program:start",
+    ),
+    ("mov     %rbx, %rsi", "mov     %rax, %rsi", "P10 program:start"),
+    ("lea     -0x38(%rbp), %rdx", "lea     -0x30(%rbp), %rdx", "P10 run-context:again"),
+    ("lea     -0x38(%rbp), %rsi", "lea     8(%rbp), %rsi", "P10 run-context"),
+    ("movq    $7, -0x38", "movq    $8, -0x38", "P10 cookie"),
+    ("0x123456789abcdef0", "0x9abcdef0", "P10 cookie"),
+    ("        jz      1f\n", "", "P10 program:let"),
+    ("        call    bpf_prog_1\n", "", "P10 program:called"),
+    ("call    bpf_prog_1", "call    bpf_prog_2", "P10 program"),
+    ("1:      movabs  $first", "1:      movabs  $second", "P10 program:argument"),
+    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_exit", "nop", "P10 around:left"),
+    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop", "P10 around:entered"),
+    ("skipped_1:\n        movabs  $image_of", "skipped_1:\n        movabs  $first", "P10 around:argument"),
+    ("        mov     -0x28(%rbp), %rbx\n", "", "P5 rbx"),
+    ("        call    __bpf_prog_exit\nskipped_0:", "skipped_0:", "P10 program:ends"),
+    ("        call    traced + 5", "        call    traced + 6", "P9 pc"),
+];
+
+#[test]
+fn each_rule_of_the_calls_around_programs_is_judged() {
+    let (arch, tools) = arches()[0];
+    for (from, to, wanted) in FAULTS {
+        let image = Image::changed(arch, tools, from, to);
+        image.contract("");
+        let found = image.failures(1);
+        assert!(found.iter().any(|failure| failure == wanted), "{from}: {found:?}");
+    }
+}
+
+#[test]
+fn a_kernels_memory_is_searched_for_trampolines() {
+    for (arch, tools) in arches() {
+        let image = Image::new(arch, tools);
+        image.kernel();
+        // The other one is not judged, so not all is decided.
+        let report = image.bench.ends(1, &image.running(&[]));
+        assert_eq!(failures(&report), Vec::<String>::new(), "{arch}");
+        let results = results(&report);
+        let passed = results.iter().filter(|r| r["trampoline"] == NAME && r["verdict"] == "pass").count();
+        let open: Vec<&Value> = results.iter().filter(|r| r["verdict"] == "open").collect();
+        assert!(passed > 8 && open.len() == 1, "{arch}: {results:?}");
+        assert!(open[0]["trampoline"].as_str().unwrap().starts_with("ftrace_trampoline@"), "{arch}: {open:?}");
+        image.bench.ok(&image.running(&[NAME]));
+    }
+}
+
+#[test]
+fn a_fault_in_a_kernels_memory_is_found_and_can_be_repeated() {
+    let (arch, tools) = arches()[0];
+    let image = Image::changed(arch, tools, "        mov     -0x28(%rbp), %rbx\n", "");
+    image.kernel();
+    let report = image.bench.ends(1, &image.running(&[NAME]));
+    assert_eq!(failures(&report), ["P5 rbx"]);
+    let failing = results(&report).into_iter().find(|result| result["verdict"] == "fail").unwrap();
+    let again = failing["failures"][0]["replay"].as_str().unwrap();
+    let again = image.bench.shell(1, again);
+    assert!(again.contains("FAIL P5"), "{again}");
+}
+
+#[test]
+fn what_is_not_a_kernels_is_refused_with_the_cure() {
+    let (arch, tools) = arches()[0];
+    let image = Image::new(arch, tools);
+    image.kernel();
+    let file = |name: &str| fs::read(image.bench.path(name)).unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(image.bench.path(name), bytes).unwrap();
+    let all = image.running(&[NAME]);
+    let (kcore, kallsyms, btf) = (file("kcore"), file("kallsyms"), file("btf"));
+    put("kallsyms", String::from_utf8(kallsyms.clone()).unwrap().replace(&image.at("base")[2..], "0").as_bytes());
+    image.bench.refuses(&all, &["the file does not have the kernel's memory at 0x0"]);
+    put("kallsyms", b"0000000000000000 t _text\n");
+    image.bench.refuses(&all, &["kallsyms", "shows no addresses", "kptr_restrict"]);
+    put("kallsyms", &kallsyms);
+    put("btf", b"none");
+    image.bench.refuses(&all, &["btf", "no BTF"]);
+    put("btf", &btf);
+    put("kcore", b"none");
+    image.bench.refuses(&all, &["kcore", "no ELF core file"]);
+    // The last instruction is missing.
+    put("kcore", &kcore[..kcore.len() - 1]);
+    image.bench.refuses(&all, &["what was read ends there"]);
+    put("kcore", &String::from_utf8_lossy(&kcore).replace("OSRELEASE", "ORELEASES").into_bytes());
+    assert!(image.bench.run(&all).status.code() == Some(2));
+    put("kcore", &kcore);
+    image.bench.ok(&all);
+    let without = ["check", "--kcore", "kcore", "--kallsyms", "kallsyms"];
+    image.bench.refuses(&without, &["the kernel's types are not given"]);
+    image.bench.refuses(&["check", "--kcore", "kcore"], &["--kallsyms"]);
+}
