@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use codegen::ask::live::Word;
 use codegen::backend::Backend;
+use codegen::profile::Profile;
 use codegen::words::abi::RegSet;
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::Prototype;
@@ -23,8 +24,8 @@ pub struct Written {
     pub name: String,
     /// The architecture.
     pub backend: &'static dyn Backend,
-    /// The profile's name.
-    pub profile: &'static str,
+    /// The profile.
+    pub profile: &'static Profile,
     /// The traced function.
     pub function: Function,
     /// Where that begins.
@@ -51,7 +52,7 @@ impl Written {
             return Err(Error::new(format!("{message} {:#x}", session.program)));
         }
         let facts = self.backend.facts();
-        let convention = tramptool::internal::profile(self.profile)?.convention(facts.name)?;
+        let convention = self.profile.convention(facts.name)?;
         let target = settings::target(self.backend, convention, &[])?;
         let proto = Prototype::parse(&self.function.signature)?;
         let shown = target.place(&proto)?.programs(&proto, &facts.abi, RegSet::EMPTY, true)?;
@@ -65,7 +66,7 @@ impl Written {
             flags.push("SKIP_FRAME");
         }
         flags.extend(ip.then_some("IP_ARG"));
-        let mut out = format!("arch = {:?}\nprofile = {:?}\n", facts.name, self.profile);
+        let mut out = format!("arch = {:?}\nprofile = {:?}\n", facts.name, convention.argument);
         let _ = writeln!(out, "about = \"of {}, in a kernel's memory\"\n", self.function.signature);
         let _ = writeln!(out, "[[trampoline]]\nsymbol = {:?}\nkind = \"programs\"\ngeneral-handlers = true", self.name);
         let words: Vec<String> = self.words(&shown.words, facts);

@@ -12,6 +12,7 @@ mod types;
 use std::collections::BTreeMap;
 
 use codegen::backend::Backend;
+use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
 use emu_tests::{Callee, Dump, Foreign, Suite, foreign_suites, written_calls};
 
@@ -78,7 +79,7 @@ fn is_written(name: &str) -> bool {
 }
 
 /// The profile for the kernel's version, or for the newest one before it.
-fn profile(kernel: &Kernel) -> Result<&'static str> {
+fn profile(kernel: &Kernel) -> Result<&'static Profile> {
     let number = |version: &str| -> Option<(u32, u32)> {
         let mut parts = version.split(|c: char| !c.is_ascii_digit());
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -89,16 +90,21 @@ fn profile(kernel: &Kernel) -> Result<&'static str> {
         )
     })?;
     let ours = number(release).ok_or_else(|| Error::new(format!("OSRELEASE={release} is no version")))?;
-    let known = ["linux-6.12", "linux-7.3"];
-    let before = known.into_iter().filter(|name| number(name.trim_start_matches("linux-")).is_some_and(|v| v <= ours));
-    before.last().ok_or_else(|| Error::new(format!("Linux {release} is older than {}", known.join(", "))))
+    let mut known = Vec::new();
+    for name in profiles::names() {
+        let profile = tramptool::internal::profile(name)?;
+        known.extend(profile.kernels.iter().filter_map(|version| Some((number(version)?, profile))));
+    }
+    let before = known.iter().filter(|(version, _)| *version <= ours).max_by_key(|(version, _)| *version);
+    let oldest = known.iter().map(|((major, minor), _)| format!("{major}.{minor}")).min().unwrap_or_default();
+    before.map(|(_, profile)| *profile).ok_or_else(|| Error::new(format!("Linux {release} is older than {oldest}")))
 }
 
 /// A trampoline of BPF.
 fn bpf(
     kernel: &Kernel,
     backend: &'static dyn Backend,
-    profile: &'static str,
+    profile: &'static Profile,
     (symbol, key): (&Symbol, &str),
 ) -> Result<Suite> {
     let (memory, symbols) = (&kernel.memory, &kernel.symbols);
@@ -130,7 +136,6 @@ fn bpf(
     let text = written.contract(&names)?;
     let code = code.get(..size).unwrap_or(&code).to_vec();
     let name = format!("{}@{:#x}", symbol.name, symbol.address);
-    let profile = tramptool::internal::profile(profile)?;
     let foreign = Foreign {
         dump: Some(Dump { base: symbol.address, entries: vec![(String::new(), symbol.address)], end: None, names }),
         again: Some(kernel.words.clone()),

@@ -10,6 +10,7 @@ use crate::sources::{root, rust_files, shown};
 const READER: &Excuses = &[
     ("codegen/src/words/input.rs", "it is the reader"),
     ("session/src/program.rs", "the first bytes of a program"),
+    ("src/running/memory.rs", "a kernel's memory, of which trampolines are read, each with a bound"),
     ("src/cmd/shared/input.rs", "recordings, which are read block by block"),
 ];
 

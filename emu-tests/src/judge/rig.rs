@@ -204,9 +204,7 @@ impl<'s> Rig<'s> {
         thread::map_for(&mut *uc, &suite.contracts)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
-        for i in 0..registers.machine.vectors.len() {
-            registers.set_vector(&mut *uc, i, &rng.vector());
-        }
+        (0..registers.machine.vectors.len()).for_each(|i| registers.set_vector(&mut *uc, i, &rng.vector()));
         registers.set_control(&mut *uc)?;
         let fresh = uc.save()?;
         let (starts, entries) = starts(functions, traced.unwrap_or(&image));

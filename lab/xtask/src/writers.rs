@@ -7,13 +7,12 @@
 mod contract;
 mod harness;
 mod judge;
+mod machine;
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-
-use serde::Deserialize;
 
 use crate::damage::Rng;
 use crate::document::today;
@@ -24,64 +23,8 @@ use crate::verb::Outcome;
 use contract::Placed;
 use harness::Harness;
 use judge::{Judge, Verdict};
+use machine::{Known, Machine, Manifest};
 use model::Model;
-
-/// The file.
-#[derive(Deserialize)]
-struct Manifest {
-    versions: Vec<String>,
-    common: Vec<String>,
-    machine: Vec<Machine>,
-    known: Vec<Known>,
-}
-
-/// An architecture, and how its writer is compiled and run.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Machine {
-    /// What the tool calls it.
-    name: String,
-    make: String,
-    cross: String,
-    options: Vec<String>,
-    objects: Vec<String>,
-    /// What the program is run by.
-    run: Vec<String>,
-    /// A byte of the objects that gets these bits.
-    flags: Option<[usize; 2]>,
-    /// Bytes from the start of a traced function to where it goes on.
-    resume: i32,
-    own: Vec<String>,
-    stack_align: u32,
-    function_align: Option<u32>,
-    #[serde(default)]
-    function_by_return: bool,
-    #[serde(default)]
-    records: Vec<String>,
-    /// Bits from 48 on that addresses have in the code.
-    #[serde(default)]
-    set: u64,
-    here: Here,
-}
-
-/// Addresses.
-#[derive(Clone, Copy, Deserialize)]
-struct Here {
-    image: u64,
-    function: u64,
-    memory: u64,
-    around: u64,
-    programs: u64,
-}
-
-/// What is known not to hold.
-#[derive(Deserialize)]
-struct Known {
-    machine: String,
-    /// A type of an argument.
-    argument: String,
-    reason: String,
-}
 
 /// What was asked for.
 struct Asked {
@@ -277,7 +220,7 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
             t.cpu.as_secs_f64()
         );
     }
-    out.push_str("\nKnown, by the type of an argument of the function:\n\n");
+    out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and, by the type of an argument of the function:\n\n");
     for known in &manifest.known {
         let _ = writeln!(out, "- {}, `{}`: {}.", known.machine, known.argument, known.reason);
     }

@@ -89,7 +89,7 @@ pub struct CheckArgs {
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
         "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
-        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox"])]
+        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "running", "kcore"])]
     pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Machine;
 use super::harness::{Written, around, code_of, lists};
+use super::machine::Machine;
 use super::model::{Model, Program};
 use crate::failure::Failure;
 use crate::tools::tramptool;

@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::machine::{Here, Machine};
 use super::model::{MOST_PROGRAMS, Model, Program};
-use super::{Here, Machine};
 use crate::failure::Failure;
 use crate::tools::{call, name, read, root, write};
 use crate::tree::Tree;

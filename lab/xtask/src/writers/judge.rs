@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::Machine;
 use super::harness::{Harness, Written};
+use super::machine::Machine;
 use super::model::Model;
 use crate::failure::Failure;
 use crate::tools::{tramptool, write};
