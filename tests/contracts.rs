@@ -1,6 +1,7 @@
 //! Contracts that are written out say what the generator's own contracts say, and both ways to a verdict agree.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use codegen::ask::frame::{Content, Field, Stores};
 use codegen::ask::live::Live;
@@ -237,6 +238,32 @@ fn one_that_goes_on_in_the_function_is_judged_alone() {
 }
 
 #[test]
+fn a_slot_where_no_call_begins_is_an_error_that_says_where_calls_are() {
+    let mut seen = 0;
+    for (arch, _) in common::arches() {
+        let b = Bench::new();
+        let generated = ["gen", "ftrace_caller", "--arch", arch, "--profile", "linux-6.12", "--stem", "t"];
+        b.ok(&[&generated[..], &["--emit", "obj,contract"]].concat());
+        let contract = fs::read_to_string(b.path("t.toml")).unwrap();
+        // Where the site says whom to call, there is none.
+        if !contract.contains("slot = \"ftrace_call\"\n") {
+            continue;
+        }
+        seen += 1;
+        for (slot, message) in [("nowhere", "no object has this label"), ("ftrace_caller", "no call begins there")] {
+            fs::write(b.path("other.toml"), contract.replace("\"ftrace_call\"", &format!("{slot:?}"))).unwrap();
+            let words = ["check", "--object", "t.o", "--contract", "other.toml"];
+            b.refuses(
+                &words,
+                &["other.toml:", &format!("slot = {slot:?} of ftrace_caller"), message, "ftrace_caller+0x"],
+            );
+        }
+        b.ok(&["check", "--object", "t.o", "--contract", "t.toml", "--function", "args2", "--situation", "plain"]);
+    }
+    assert!(seen > 1, "{seen}");
+}
+
+#[test]
 fn mistakes_in_contracts_of_trampolines_that_call_the_function_are_told_with_their_line() {
     const PROGRAMS: &str = "\
 arch = \"arm64\"
@@ -272,6 +299,23 @@ stack-align = 16
     refused(("[\"CALL_ORIG\"]", "[\"ORIG\"]"), "t.toml:9: unknown flag 'ORIG'; valid: CALL_ORIG");
     refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG and RESTORE_REGS");
     refused(("[\"CALL_ORIG\"]", "[\"RESTORE_REGS\"]"), "t.toml:11: function is for trampolines that call it");
+    let around = "calls = \"p\", around = { enter = \"a\", exit = \"b\" } }, { attach = \"fexit\", calls = \"q\" }]";
+    refused(("calls = \"p\" }]", around), "t.toml:10: 1 of 2 programs have `around`; valid: all, or none");
+    let wide = ("calls = \"p\" }", "calls = \"p\", cookie = 4294967296 }");
+    refused(wide, "t.toml:10: cookie = 4294967296; valid: -2147483648 to 2147483647");
+    let bytes = ("\"stack+0\"", "{ at = \"stack+0\", bytes = 9 }");
+    refused(bytes, "t.toml:8: bytes = 9 of stack+0; valid: 1 to 8");
+    refused(("[\"x0\", \"stack+0\"]", "[{ at = \"x0\", bytes = 4 }]"), "t.toml:8: bytes = 4 of x0; valid: 1 to 8");
+    let own = "resume = 8\nholds-own = [\"x0\"]";
+    refused(("resume = 8", own), "t.toml:13: x0 is no callee-saved register");
+    refused(
+        ("resume = 8", "resume = 8\nfunction-align = 3"),
+        "t.toml:13: function-align = 3; valid: a power of 2 to 64",
+    );
+    refused(
+        ("resume = 8", "resume = 8\nip-is-start = true"),
+        "t.toml:14: ip-is-start is for kind programs, with IP_ARG",
+    );
     let direct = |more: &str| {
         let (head, tail) = (PROGRAMS.split("kind").next().unwrap(), "stack-align = 16\n");
         read((PROGRAMS, &format!("{head}kind = \"direct\"\nargs = 1\ncalls = \"p\"\n{more}{tail}"))).unwrap_or_default()

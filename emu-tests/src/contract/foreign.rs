@@ -11,6 +11,7 @@ use link::{ALTERNATIVES, Input, examine, mark, relocatable, with_alternatives};
 use serde::Deserialize;
 
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
+use crate::contract::slots::slots;
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
 use crate::report::reason::Reason;
@@ -116,11 +117,11 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             convention,
             chosen: chosen(foreign, convention, backend, &objects),
             alternatives: alternatives(backend, &objects, &contracts)?,
+            slots: slots(&reader, backend, &objects, &trampolines)?,
             objects,
             deviations: deviations(convention, &reader, &trampolines, &contracts)?,
             contracts,
             missing,
-            slots: trampolines.iter().flat_map(|t| t.slots().iter().cloned()).collect(),
             stubs: true,
             options: options.into_iter().flatten().collect::<Vec<_>>().join(" "),
             op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),

@@ -5,6 +5,7 @@ pub mod file;
 pub mod foreign;
 pub mod places;
 pub mod read;
+mod slots;
 pub mod stated;
 pub mod text;
 pub(crate) mod written;
