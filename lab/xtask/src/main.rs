@@ -95,7 +95,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "writers",
-        usage: "[VERSION ...] [ARCH ...] [--images N] [--seed S]  have Linux's BPF JITs write trampolines for N random functions and programs each, judge them, and write results/writers.md",
+        usage: "[VERSION ...] [ARCH ...] [--images N] [--seed S]  have Linux's BPF JITs write trampolines for N (2,000) random functions and programs each, judge them, and write results/writers.md",
         run: writers::run,
     },
     Verb {

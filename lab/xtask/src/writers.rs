@@ -35,7 +35,7 @@ struct Asked {
 
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
-        let mut asked = Asked { images: 100_000, seed: 1, names: Vec::new() };
+        let mut asked = Asked { images: 2000, seed: 1, names: Vec::new() };
         let refused = |what: String| Failure::new("cargo xtask writers", what, "see `cargo xtask help`");
         let mut words = args.iter();
         while let Some(word) = words.next() {

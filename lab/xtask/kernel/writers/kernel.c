@@ -23,7 +23,7 @@
 #define tramp_entries links
 #endif
 
-/* The kernel does not say where a temporary mapping begins that has no end: a page is more than any of these needs. */
+/* Bytes for the description of an image: more than it has. */
 #define ROOM 4096
 
 struct attached {
