@@ -1,20 +1,21 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
 mod protocol;
+mod running;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Failure, Filter, Missing, Report, Suite, Verdict};
+use emu_tests::{Failure, Filter, Report, Suite, Verdict};
 use rayon::prelude::*;
 use tool::explain;
 use tool::minimise::minimise;
 use tool::report::{Document, Expectations, Scope, SuiteName};
-use tool::running::{self, Found, Kernel};
 use tool::settings::{self, parse_u64};
 
+use crate::cmd::check::running::RunningArgs;
 use crate::cmd::report::ReportArgs;
 use crate::cmd::shared::args::ProfileArg;
 use crate::cmd::shared::exit::DONE;
@@ -69,6 +70,8 @@ pub struct CheckArgs {
     #[command(flatten)]
     foreign: ForeignArgs,
     #[command(flatten)]
+    running: RunningArgs,
+    #[command(flatten)]
     sandbox: SandboxArg,
     /// Reduce each failure to the smallest case that fails the same way
     #[arg(long)]
@@ -89,7 +92,7 @@ pub struct CheckArgs {
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
         "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
-        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "running", "kcore"])]
+        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "running", "kcore", "kallsyms", "btf"])]
     pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,
@@ -149,9 +152,8 @@ fn expectations(path: &Path) -> Result<Expectations> {
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     no_files(&args.trampolines)?;
     let contract = args.foreign.contract()?;
-    let suites = match (args.foreign.kernel()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
-        (Some(kernel), _) => running(&kernel)?,
-        (None, Some(suites)) => suites,
+    let suites = match (args.running.suites()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
+        (Some(suites), _) | (None, Some(suites)) => suites,
         (None, None) => generated(args)?,
     };
     let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
@@ -210,31 +212,6 @@ fn views(suites: &[Suite], filter: &Filter, report: &Report) -> Result<Vec<emu_t
     };
     let each: Vec<_> = suites.par_iter().map(of).collect::<Result<_>>()?;
     Ok(each.into_iter().flatten().collect())
-}
-
-/// The trampolines that a kernel wrote. Those that cannot be judged are told with the first one that can.
-fn running(kernel: &Kernel) -> Result<Vec<Suite>> {
-    let found = running::find(kernel, tool::BACKENDS)?;
-    if found.is_empty() {
-        return Err(Error::new(
-            "the kernel has no trampolines of its own: nothing is traced, or its symbols are not all given",
-        ));
-    }
-    let (mut suites, mut missing) = (Vec::new(), Vec::new());
-    for Found { name, judged } in found {
-        match judged {
-            Ok(suite) => suites.push(suite),
-            Err(why) => missing.push((name, why)),
-        }
-    }
-    if suites.is_empty() {
-        let all = missing.iter().map(|(name, why)| format!("{name}: {why}"));
-        return Err(Error::new(format!("no trampoline can be judged: {}", all.collect::<Vec<_>>().join("; "))));
-    }
-    if let Some(first) = suites.first_mut() {
-        first.missing.extend(missing.into_iter().map(|(name, why)| Missing::unjudged(name, &why.to_string())));
-    }
-    Ok(suites)
 }
 
 /// The generated trampolines that the arguments select, under all options that are not fixed.

@@ -7,7 +7,6 @@ use clap::Args;
 use codegen::words::error::{Error, Result};
 use emu_tests::{Dump, Foreign, Suite};
 use tool::report::{ContractFile, lines_of};
-use tool::running::{Kernel, Memory, Symbols, Types};
 use tool::settings::parse_u64;
 
 use super::args::ProfileArg;
@@ -34,18 +33,6 @@ pub struct ForeignArgs {
     /// The address at which the code in the dump ends [default: that of the dump]
     #[arg(long, value_name = "ADDR", value_parser = parse_u64, requires = "raw")]
     end: Option<u64>,
-    /// Take the trampolines that a kernel wrote from its memory: /proc/kcore, or an ELF core file made of it
-    #[arg(long, value_name = "FILE", requires = "kallsyms", conflicts_with_all = ["object", "raw", "contract", "set", "running"])]
-    kcore: Option<PathBuf>,
-    /// The symbols of that kernel: a copy of its /proc/kallsyms that shows addresses
-    #[arg(long, value_name = "FILE", requires = "kcore")]
-    kallsyms: Option<PathBuf>,
-    /// The types of that kernel: a copy of its /sys/kernel/btf/vmlinux
-    #[arg(long, value_name = "FILE", requires = "kcore")]
-    btf: Option<PathBuf>,
-    /// The same for the kernel that runs here: root can read its memory. Nothing is written
-    #[arg(long, conflicts_with_all = ["object", "raw", "contract", "set"])]
-    running: bool,
     /// Their contract: one that comes with the tool, or a file. A profile that it names overrides the default
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
@@ -151,35 +138,6 @@ impl ForeignArgs {
             ..Foreign::new(&contract.name, &contract.text, objects, profile)
         };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
-    }
-
-    /// The kernel whose own trampolines are asked for.
-    ///
-    /// # Errors
-    /// Its memory, symbols or types cannot be read.
-    pub fn kernel(&self) -> Result<Option<Kernel>> {
-        let proc = [Path::new("/proc/kcore"), Path::new("/proc/kallsyms"), Path::new("/sys/kernel/btf/vmlinux")];
-        let (kcore, kallsyms, btf) = match (&self.kcore, &self.kallsyms) {
-            (Some(kcore), Some(kallsyms)) => (kcore.as_path(), kallsyms.as_path(), self.btf.as_deref()),
-            _ if self.running => (proc[0], proc[1], Some(proc[2]).filter(|btf| btf.exists())),
-            _ => return Ok(None),
-        };
-        let place = |path: &Path, e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", path.display()));
-        let symbols = input::text(kallsyms).map_err(|e| place(kallsyms, &e))?;
-        let types = btf.map(|btf| {
-            let bytes = input::bytes(btf).map_err(|e| place(btf, &e))?;
-            Types::parse(bytes).map_err(|e| e.at(btf.display()))
-        });
-        let given = [("--kcore", Some(kcore)), ("--kallsyms", Some(kallsyms)), ("--btf", btf)];
-        let word =
-            |(option, path): &(&str, Option<&Path>)| Some([(*option).to_owned(), path.as_ref()?.display().to_string()]);
-        let words = given.iter().filter(|_| !self.running).filter_map(word).flatten();
-        Ok(Some(Kernel {
-            memory: Memory::open(kcore)?,
-            symbols: Symbols::parse(&symbols).map_err(|e| e.at(kallsyms.display()))?,
-            types: types.transpose()?,
-            words: words.chain(self.running.then(|| "--running".to_owned())).collect(),
-        }))
     }
 
     /// As they are given.
