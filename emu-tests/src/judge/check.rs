@@ -30,7 +30,6 @@ use crate::judge::verdict::report;
 use crate::report::{Clause, Report};
 use crate::run::case::{Case, Distance};
 use crate::run::filter::Filter;
-use crate::run::raw::address_of;
 use crate::run::situation::Situation;
 
 /// Runs of a trampoline that may go astray on an image. The others would tell no more, and each takes its time.
@@ -157,11 +156,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     }
     let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);
     let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
-    let cells = rig.uc.data().as_ref().map(|trace| &trace.cells);
-    let ran = |a: u64| cells.and_then(|cells| cells.get(a)).is_some_and(|cell| cell.visited);
-    // An address in a dump may be no function's: where nothing ran, it is only a number that is passed on.
-    let stands_in = |s: &&link::Symbol| inside(s.address) && (address_of(&s.name).is_none() || ran(s.address));
-    tally.stubs = rig.image.symbols.iter().filter(stands_in).map(|s| s.name.clone()).collect();
+    tally.stubs = rig.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
         count(&mut rig, &mut tally)?;
         judge_sizes(&rig, &case, &mut tally)?;

@@ -46,7 +46,7 @@ pub(crate) struct Tally {
     /// The ids by which each should name its places, if it names them by sentences.
     pub(crate) renamed: Vec<BTreeSet<String>>,
     /// Functions that stand in for what the objects leave undefined.
-    pub(crate) stubs: BTreeSet<String>,
+    pub(crate) stubs: Vec<String>,
     pub(crate) scenarios: u64,
 }
 
@@ -56,7 +56,7 @@ impl Tally {
         Tally {
             deviated: vec![0; suite.deviations.len()],
             renamed: vec![BTreeSet::new(); suite.deviations.len()],
-            stubs: BTreeSet::new(),
+            stubs: Vec::new(),
             findings: Vec::new(),
             checks: vec![[0; Clause::ALL.len()]; n],
             decided: vec![[0; Clause::ALL.len()]; n],
@@ -140,7 +140,7 @@ impl Tally {
         self.renamed.iter_mut().zip(other.renamed).for_each(|(all, ids)| all.extend(ids));
         self.scenarios += other.scenarios;
         self.cut_off.iter_mut().zip(&other.cut_off).for_each(|(all, more)| *all |= more);
-        self.stubs.extend(other.stubs);
+        self.stubs = other.stubs;
         self.lent.extend(other.lent);
     }
 }
