@@ -57,7 +57,10 @@ impl RunningArgs {
             |(option, path): &(&str, Option<&Path>)| Some([(*option).to_owned(), path.as_ref()?.display().to_string()]);
         let words = given.iter().filter(|_| !self.running).filter_map(word).flatten();
         Ok(Some(Kernel {
-            memory: Memory::open(kcore)?,
+            memory: Memory::open(kcore).map_err(|e| match self.running {
+                true => Error::new(format!("{e}; valid: as root, on a kernel with CONFIG_PROC_KCORE")),
+                false => e,
+            })?,
             symbols: Symbols::parse(&symbols).map_err(|e| e.at(kallsyms.display()))?,
             types: types.transpose()?,
             words: words.chain(self.running.then(|| "--running".to_owned())).collect(),
