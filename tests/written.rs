@@ -194,7 +194,7 @@ fn the_kernels_form_holds_and_faults_in_it_are_noticed() {
 }
 
 /// Each with what must be said of it.
-const FAULTS: [(&str, &str, &str); 16] = [
+const FAULTS: [(&str, &str, &str); 23] = [
     (
         "__bpf_prog_enter\n        mov     %rax, %rbx",
         "__bpf_prog_enter\n        mov     %rcx, %rbx",
@@ -214,6 +214,17 @@ const FAULTS: [(&str, &str, &str); 16] = [
     ("skipped_1:\n        movabs  $image_of", "skipped_1:\n        movabs  $first", "P10 around:argument"),
     ("        mov     -0x28(%rbp), %rbx\n", "", "P5 rbx"),
     ("        call    __bpf_prog_exit\nskipped_0:", "skipped_0:", "P10 program:ends"),
+    ("call    __bpf_prog_enter_sleepable", "call    __bpf_prog_enter", "P10 program:before"),
+    ("call    __bpf_prog_exit_sleepable", "call    __bpf_prog_exit", "P10 program:after"),
+    ("        call    __bpf_prog_enter\n", "", "P10 program:began"),
+    ("1:      movabs", "1:      movq    $0, -0x30(%rbp)\n        movabs", "P10 run-context:saved"),
+    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop", "P10 around:open"),
+    (
+        "skipped_0:\n",
+        "skipped_0:\n        movabs  $image_of, %rdi\n        call    __bpf_tramp_enter\n",
+        "P10 around:first",
+    ),
+    ("skip_1:", "movabs $image_of, %rdi; call __bpf_tramp_exit\nskip_1:", "P10 around:last"),
     ("        call    traced + 5", "        call    traced + 6", "P9 pc"),
 ];
 

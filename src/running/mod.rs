@@ -62,7 +62,14 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
     let backend = backend.ok_or_else(|| Error::new(format!("the kernel's memory is of ELF machine {machine}")))?;
     let profile = profile(kernel)?;
     let mut all = Vec::new();
-    for symbol in kernel.symbols.all().filter(|symbol| is_written(&symbol.name)).take(MOST_TRAMPOLINES) {
+    let written: Vec<&Symbol> = kernel.symbols.all().filter(|symbol| is_written(&symbol.name)).collect();
+    if written.len() > MOST_TRAMPOLINES {
+        return Err(Error::new(format!(
+            "the kernel has {} trampolines; valid: up to {MOST_TRAMPOLINES}",
+            written.len()
+        )));
+    }
+    for symbol in written {
         let judged = match symbol.name.strip_prefix("bpf_trampoline_") {
             Some(key) => bpf(kernel, backend, profile, (symbol, key)),
             None => Err(Error::new("only BPF's trampolines are judged from a kernel's memory so far")),

@@ -7,6 +7,8 @@
 .set at.__bpf_tramp_exit, 0xffff800080300100
 .set at.__bpf_prog_enter, 0xffff800080300200
 .set at.__bpf_prog_exit, 0xffff800080300300
+.set at.__bpf_prog_enter_sleepable, 0xffff800080300400
+.set at.__bpf_prog_exit_sleepable, 0xffff800080300500
 .set at.bpf_prog_1, 0xffff800080400000
 .set at.bpf_prog_2, 0xffff800080400100
 .set image_of, 0xffff000012340000
@@ -64,7 +66,7 @@ skip_1: nop
         number  x19, second
         mov     x0, x19
         add     x1, sp, #0
-        bl      __bpf_prog_enter
+        bl      __bpf_prog_enter_sleepable
         mov     x20, x0
         cbz     x0, 3f
         add     x0, sp, #24
@@ -72,7 +74,7 @@ skip_1: nop
 3:      mov     x0, x19
         mov     x1, x20
         add     x2, sp, #0
-        bl      __bpf_prog_exit
+        bl      __bpf_prog_exit_sleepable
 skipped_1:
         number  x0, image_of
         bl      __bpf_tramp_exit

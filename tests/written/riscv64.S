@@ -9,6 +9,8 @@
 .set at.__bpf_tramp_exit, 0xffffffff80500100
 .set at.__bpf_prog_enter, 0xffffffff80500200
 .set at.__bpf_prog_exit, 0xffffffff80500300
+.set at.__bpf_prog_enter_sleepable, 0xffffffff80500400
+.set at.__bpf_prog_exit_sleepable, 0xffffffff80500500
 .set at.bpf_prog_1, 0xffffffff80600000
 .set at.bpf_prog_2, 0xffffffff80600100
 .set image_of, 0xffffffd812340000
@@ -57,7 +59,7 @@ skip_1: nop
         sd      t1, 0(sp)
         li      a0, second
         addi    a1, sp, 0
-        call    __bpf_prog_enter
+        call    __bpf_prog_enter_sleepable
         mv      s1, a0
         beqz    a0, 2f
         addi    a0, sp, 24
@@ -65,7 +67,7 @@ skip_1: nop
 2:      li      a0, second
         mv      a1, s1
         addi    a2, sp, 0
-        call    __bpf_prog_exit
+        call    __bpf_prog_exit_sleepable
 skipped_1:
         li      a0, image_of
         call    __bpf_tramp_exit

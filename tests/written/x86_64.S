@@ -7,6 +7,8 @@
 .set at.__bpf_tramp_exit, 0xffffffff81300100
 .set at.__bpf_prog_enter, 0xffffffff81300200
 .set at.__bpf_prog_exit, 0xffffffff81300300
+.set at.__bpf_prog_enter_sleepable, 0xffffffff81300400
+.set at.__bpf_prog_exit_sleepable, 0xffffffff81300500
 .set at.bpf_prog_1, 0xffffffffc0300000
 .set at.bpf_prog_2, 0xffffffffc0300100
 .set image_of, 0xffff888012340000
@@ -49,7 +51,7 @@ skip_1: .byte   0x0f, 0x1f, 0x44, 0x00, 0x00
         movq    $7, -0x38(%rbp)
         movabs  $second, %rdi
         lea     -0x38(%rbp), %rsi
-        call    __bpf_prog_enter
+        call    __bpf_prog_enter_sleepable
         mov     %rax, %rbx
         test    %rax, %rax
         jz      2f
@@ -58,7 +60,7 @@ skip_1: .byte   0x0f, 0x1f, 0x44, 0x00, 0x00
 2:      movabs  $second, %rdi
         mov     %rbx, %rsi
         lea     -0x38(%rbp), %rdx
-        call    __bpf_prog_exit
+        call    __bpf_prog_exit_sleepable
 skipped_1:
         movabs  $image_of, %rdi
         call    __bpf_tramp_exit

@@ -218,13 +218,8 @@ pub fn program(cross: &str, source: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(&out).map_err(|e| Failure::at(&out, e, "see what the compiler said"))
 }
 
-/// An archive of these files.
-pub fn archived(files: &[(String, Vec<u8>)]) -> Vec<u8> {
-    archive(files.iter())
-}
-
 /// An archive of programs (kernel Documentation/driver-api/early-userspace/buffer-format.rst).
-fn archive<'f>(files: impl Iterator<Item = &'f (String, Vec<u8>)>) -> Vec<u8> {
+pub fn archive<'f>(files: impl Iterator<Item = &'f (String, Vec<u8>)>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut entry = |name: &str, mode: usize, data: &[u8]| {
         let fields = [1, mode, 0, 0, 1, 0, data.len(), 0, 0, 0, 0, name.len() + 1, 0];
