@@ -1,6 +1,5 @@
 //! The result of linking: code and data at fixed addresses, with symbols and sites.
 
-use std::ops::Range;
 
 use std::cmp::Reverse;
 
@@ -120,45 +119,6 @@ pub struct Image {
     pub sites: Vec<SiteEntry>,
     /// The relocations of the inputs, if [`Options::references`](crate::Options::references) is set. Files do not contain them.
     pub references: Vec<Relocation>,
-}
-
-/// The meaning of a mapping symbol of the psABIs of arm64 and RISC-V; `None` if the name is not one.
-pub fn mark(name: &str) -> Option<Mark> {
-    match name.strip_prefix('$')?.split_at_checked(1)? {
-        ("x", _) => Some(Mark::Code),
-        ("d", more) if more.is_empty() || more.starts_with('.') => Some(Mark::Data),
-        _ => None,
-    }
-}
-
-/// The contents behind a mapping symbol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
-    /// Instructions.
-    Code,
-    /// Literals.
-    Data,
-}
-
-/// The parts of a function's `range` that are code, by the mapping symbols in it. A function begins with code.
-pub fn code_in<'s>(symbols: impl Iterator<Item = (&'s str, u64)>, range: Range<u64>) -> Vec<Range<u64>> {
-    let inside = symbols.filter(|(_, at)| range.contains(at));
-    let mut marks: Vec<(u64, Mark)> = inside.filter_map(|(name, at)| Some((at, mark(name)?))).collect();
-    marks.sort_by_key(|(at, _)| *at);
-    let (mut parts, mut from) = (Vec::new(), Some(range.start));
-    for (at, mark) in marks {
-        match (mark, from) {
-            (Mark::Data, Some(start)) => {
-                parts.push(start..at);
-                from = None;
-            }
-            (Mark::Code, None) => from = Some(at),
-            _ => {}
-        }
-    }
-    parts.extend(from.map(|start| start..range.end));
-    parts.retain(|part| !part.is_empty());
-    parts
 }
 
 impl Image {

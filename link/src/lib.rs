@@ -10,6 +10,7 @@ mod hash;
 mod image;
 mod image_file;
 mod linker;
+mod marks;
 pub mod object_mutants;
 mod options;
 pub mod origin;
@@ -20,7 +21,8 @@ pub mod sites;
 
 pub use alternatives::{ALTERNATIVES, with_alternatives};
 pub use elf::{Input, backend_of};
-pub use image::{Access, Image, Mark, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind, code_in, mark};
+pub use image::{Access, Image, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind};
 pub use linker::{STUBS, examine, link};
+pub use marks::{Mark, Step, code_in, mark};
 pub use options::Options;
 pub use shared::relocatable;

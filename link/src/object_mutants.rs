@@ -13,7 +13,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _};
 
 use crate::elf::{Header, Input, LE, damaged};
-use crate::image::{code_in, mark};
+use crate::marks::{Step, code_in, mark};
 
 /// A function in an object's file.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Line {
     pub jumps: bool,
     /// The instruction is an indirect jump or a return.
     pub leaves: bool,
+    /// What comes behind it is not executed next.
+    pub last: bool,
 }
 
 /// A decoder: from code that begins at an offset to its instructions.
@@ -165,18 +167,24 @@ impl Function {
         }))
     }
 
-    /// The instructions of the function, without parts that the object marks as data.
+    /// The instructions of the function, without data.
     ///
     /// # Errors
     /// Code that the decoder refuses.
     pub fn lines(&self, decode: Decode) -> Result<Vec<Line>> {
-        let mut lines = Vec::new();
+        let decode = |part: Range<u64>| {
+            let (start, end) = (part.start as usize, part.end as usize);
+            decode(self.code.get(start..end).unwrap_or_default(), start)
+        };
+        let step = |line: Line| Step {
+            at: line.offset as u64..(line.offset + line.size) as u64,
+            to: line.target.map(|to| to as u64),
+            falls: !line.last,
+        };
+        let steps = |part| Ok(decode(part)?.into_iter().map(step).collect());
         let labels = self.labels.iter().map(|(name, offset)| (name.as_str(), *offset as u64));
-        for part in code_in(labels, 0..self.code.len() as u64) {
-            let part = part.start as usize..part.end as usize;
-            lines.extend(decode(self.code.get(part.clone()).unwrap_or_default(), part.start)?);
-        }
-        Ok(lines)
+        let parts = code_in(labels, 0..self.code.len() as u64, &steps)?;
+        Ok(parts.into_iter().map(decode).collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Is an offset inside of the function?

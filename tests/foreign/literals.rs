@@ -33,3 +33,34 @@ fn literals_are_no_instructions() {
         assert!(code == Some(1) && out.contains("FAIL coverage"), "{arch}: {out}");
     }
 }
+
+/// Assemblers mark what `.byte` and `.word` make as data: a trampoline of these is judged all the same, and its faults are found.
+#[test]
+fn what_is_executed_is_no_literal() {
+    for backend in tool::BACKENDS {
+        let (arch, by_hand) = (backend.facts().name, expected(*backend).by_hand);
+        if by_hand.literal.is_none() {
+            continue;
+        }
+        let case = Case::new("", &contract(*backend));
+        let text = format!(
+            ".globl my_tramp\n.type my_tramp, %function\nmy_tramp:\n{}\n.size my_tramp, . - my_tramp\n",
+            by_hand.text
+        );
+        std::fs::write(case.dir.path().join("t.S"), text).unwrap();
+        let (code, _, err) = case.run(backend.facts().assembler, &["t.S", "-o", "t.o"]);
+        assert_eq!(code, Some(0), "{err}");
+        let marked = case.check();
+        assert_eq!(marked.0, Some(0), "{arch}: {}", marked.1);
+        let mutants = case.tool(&["mutate", "--object", "t.o", "--contract", "t.toml"]);
+
+        let object = case.dir.path().join("t.o");
+        let mut bytes = std::fs::read(&object).unwrap();
+        // Behind `$x`, the assembler for RISC-V writes the architecture.
+        let at = bytes.windows(3).position(|name| name == b"\0$x").unwrap();
+        bytes[at + 1..at + 4].copy_from_slice(b"$d\0");
+        std::fs::write(&object, bytes).unwrap();
+        assert_eq!(case.check(), marked, "{arch}");
+        assert_eq!(case.tool(&["mutate", "--object", "t.o", "--contract", "t.toml"]), mutants, "{arch}");
+    }
+}

@@ -13,7 +13,7 @@ use codegen::listing::pattern::Constant;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
 use link::object_mutants::Line;
-use link::{Image, code_in};
+use link::{Image, Step, code_in};
 
 /// The instructions of a function, by their offsets in it.
 ///
@@ -28,6 +28,7 @@ pub fn disassemble(machine: &'static Machine, code: &[u8], offset: usize) -> Res
         target: d.target.map(|to| to as usize),
         jumps: d.target.is_some() && !d.branch.is_some_and(|branch| branch.pushes),
         leaves: d.goes == Goes::Anywhere && !d.branch.is_some_and(|branch| branch.pushes),
+        last: d.last,
     };
     Ok(decode(machine, code, offset as u64)?.into_iter().map(line).collect())
 }
@@ -94,24 +95,27 @@ fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
     }
 }
 
-/// The instructions of a function in an image. What its object says is data is none.
-pub(crate) fn decode_function(
+/// The instructions of a function in an image.
+pub(crate) fn decode_function(machine: &'static Machine, image: &Image, range: (u64, u64)) -> Result<Vec<Decoded>> {
+    let decode = |part| decode_part(machine, image, &part);
+    Ok(parts(machine, image, range)?.into_iter().map(decode).collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Where they are: data of the function has none.
+pub(crate) fn parts(
     machine: &'static Machine,
     image: &Image,
     (start, size): (u64, u64),
-) -> Result<Vec<Decoded>> {
-    let mut all = Vec::new();
-    for part in parts(image, (start, size)) {
-        let code = image.bytes(part.start, (part.end - part.start) as usize).unwrap_or_default();
-        all.extend(decode(machine, code, part.start)?);
-    }
-    Ok(all)
+) -> Result<Vec<Range<u64>>> {
+    let symbols = image.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.address));
+    let step = |d: Decoded| Step { at: d.at..d.at + u64::from(d.size), to: d.target, falls: !d.last };
+    let steps = |part| Ok(decode_part(machine, image, &part)?.into_iter().map(step).collect());
+    code_in(symbols, start..start.saturating_add(size), &steps)
 }
 
-/// Where they are.
-pub(crate) fn parts(image: &Image, (start, size): (u64, u64)) -> Vec<Range<u64>> {
-    let symbols = image.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.address));
-    code_in(symbols, start..start.saturating_add(size))
+fn decode_part(machine: &'static Machine, image: &Image, part: &Range<u64>) -> Result<Vec<Decoded>> {
+    let code = image.bytes(part.start, (part.end - part.start) as usize).unwrap_or_default();
+    decode(machine, code, part.start)
 }
 
 /// Add the instructions that control comes to from `entries` without leaving `code`, which begins at `base`, and where it goes

@@ -90,8 +90,7 @@ pub fn contract_text(contract: &str) -> Result<String> {
     match shipped(contract) {
         Some(text) => Ok(text.to_owned()),
         None => input::text(Path::new(contract)).map_err(|e| {
-            let known: Vec<&str> = tool::contracts::CONTRACTS.iter().map(|(name, _)| *name).collect();
-            Error::new(format!("contract {contract}: {e}; valid: a file, or one of {}", known.join(", ")))
+            Error::new(format!("contract {contract}: {e}; valid: a file, or a name of `tramptool list --contracts`"))
         }),
     }
 }
