@@ -1,7 +1,11 @@
 //! The contracts that come with the tool, for trampolines that others wrote.
 
+use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
+use emu_tests::{Condition, Configuration};
 use serde::{Deserialize, Serialize};
+
+use crate::kernel::Tree;
 
 /// What a contract is of.
 #[derive(Deserialize, Serialize)]
@@ -15,6 +19,12 @@ pub struct Shipped {
     pub profile: String,
     /// The objects, and the configuration that they are built with.
     pub about: String,
+    /// The objects, as a kernel's build tree has them, from its root; none where they are of no kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
+    /// The options of the kernel's configuration with which they are so; `!` before one that is not set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<String>,
     /// The trampolines.
     #[serde(rename(deserialize = "trampoline", serialize = "trampolines"))]
     pub trampolines: Vec<Promised>,
@@ -40,6 +50,29 @@ pub fn shipped() -> Result<Vec<Shipped>> {
         Err(e) => Err(Error::new(e.to_string().trim_end()).at(name)),
     };
     CONTRACTS.iter().map(of).collect()
+}
+
+/// The contract for the objects of a kernel under this profile. Of several, that which says most of its configuration.
+///
+/// # Errors
+/// There is none for its architecture or configuration; what there is.
+pub fn for_kernel(kernel: &Tree, profile: &'static Profile) -> Result<Shipped> {
+    let (name, config) = kernel.config;
+    let (arch, config) = (kernel.convention(profile)?.facts.name, Configuration::of(config));
+    let mut all = shipped()?;
+    let of = (arch, profile.name);
+    all.retain(|c| (c.arch.as_str(), c.profile.as_str()) == of && !c.objects.is_empty());
+    let known: Vec<String> = all.iter().map(|c| format!("{} ({})", c.name, c.config.join(" "))).collect();
+    let fits = |contract: &Shipped| {
+        let conditions: std::result::Result<Vec<_>, _> =
+            contract.config.iter().cloned().map(Condition::try_from).collect();
+        conditions.is_ok_and(|conditions| config.fits(&conditions))
+    };
+    all.into_iter().filter(fits).max_by_key(|contract| contract.config.len()).ok_or_else(|| {
+        let valid = if known.is_empty() { "none for it".to_owned() } else { known.join(", ") };
+        Error::new(format!("no contract that comes with the tool is for this configuration on {arch}; valid: {valid}"))
+            .at(name)
+    })
 }
 
 macro_rules! contracts {

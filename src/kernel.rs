@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use codegen::ask::spec::{Kind, Regs};
 use codegen::backend::Backend;
-use codegen::profile::{Convention, Profile};
+use codegen::profile::{Convention, Kernel, Profile};
 use codegen::words::error::{Error, Result};
 
 use crate::settings::target;
@@ -54,8 +54,6 @@ pub fn of_tree(release: Option<&str>, makefile: Option<&str>) -> Option<String> 
 pub struct Tree<'t> {
     /// The configuration: a name for messages, and the text.
     pub config: (&'t str, &'t str),
-    /// Its numbers.
-    pub offsets: (&'t str, &'t str),
     /// The version of the tree, if there is one around the configuration.
     pub version: Option<String>,
 }
@@ -75,6 +73,15 @@ impl Tree<'_> {
             }
             tree => Ok(tree.unwrap_or(heading)),
         }
+    }
+
+    /// What a profile says of its architecture.
+    ///
+    /// # Errors
+    /// It says nothing of it; of which it does.
+    pub fn convention(&self, profile: &'static Profile) -> Result<&'static Convention> {
+        let (name, config) = self.config;
+        Ok(architecture(profile, &built_in(config)).map_err(|e| e.at(name))?.0)
     }
 
     /// The profile that comes with the tool for this kernel: that of its version, or of the last one before.
@@ -97,6 +104,23 @@ impl Tree<'_> {
     }
 }
 
+/// The options of a configuration that are built in.
+fn built_in(config: &str) -> HashSet<&str> {
+    config.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.strip_suffix("=y")).collect()
+}
+
+/// What a profile says of the architecture that a configuration is for.
+///
+/// # Errors
+/// It says nothing of it; of which it does.
+fn architecture(profile: &'static Profile, set: &HashSet<&str>) -> Result<(&'static Convention, &'static Kernel)> {
+    let each = || profile.conventions.iter().filter_map(|c| Some((c, c.kernel.as_ref()?)));
+    each().find(|(_, kernel)| set.contains(kernel.arch)).ok_or_else(|| {
+        let valid: Vec<String> = each().map(|(_, kernel)| format!("CONFIG_{}", kernel.arch)).collect();
+        Error::new(format!("for another architecture; valid: one with {}", valid.join(", ")))
+    })
+}
+
 /// What a profile says of a kernel of this version, if it was not written for it.
 fn for_another(profile: &Profile, convention: &Convention, found: &str) -> Option<String> {
     if profile.kernels.iter().any(|of| version(of) == version(found)) {
@@ -114,13 +138,13 @@ fn for_another(profile: &Profile, convention: &Convention, found: &str) -> Optio
     ))
 }
 
-/// What a configuration decides.
+/// What a configuration decides, and `offsets`: the name of `asm-offsets.h`, and its text.
 ///
 /// # Errors
 /// An older kernel than the profile is for, another architecture, an option that is missing or cannot be obeyed; the message
 /// has its name.
-pub fn configured(profile: &'static Profile, tree: &Tree) -> Result<Configured> {
-    let ((config_name, config), (offsets_name, offsets)) = (tree.config, tree.offsets);
+pub fn configured(profile: &'static Profile, tree: &Tree, offsets: (&str, &str)) -> Result<Configured> {
+    let ((config_name, config), (offsets_name, offsets)) = (tree.config, offsets);
     let fail = |what: String| Error::new(format!("{config_name}: {what}"));
     let found = tree.version()?;
     if !profile.kernels.iter().any(|of| version(of) <= version(found)) {
@@ -129,12 +153,8 @@ pub fn configured(profile: &'static Profile, tree: &Tree) -> Result<Configured> 
             kernels => format!("{found}; valid: the configuration of a kernel {} or later", kernels.join(" or ")),
         }));
     }
-    let set: HashSet<&str> = config.lines().filter_map(|l| l.strip_prefix("CONFIG_")?.strip_suffix("=y")).collect();
-    let each = || profile.conventions.iter().filter_map(|c| Some((c, c.kernel.as_ref()?)));
-    let (convention, kernel) = each().find(|(_, kernel)| set.contains(kernel.arch)).ok_or_else(|| {
-        let valid: Vec<String> = each().map(|(_, kernel)| format!("CONFIG_{}", kernel.arch)).collect();
-        fail(format!("for another architecture; valid: one with {}", valid.join(", ")))
-    })?;
+    let set = built_in(config);
+    let (convention, kernel) = architecture(profile, &set).map_err(|e| e.at(config_name))?;
     let facts = convention.facts;
     let backend = crate::backend(facts.name)?;
     if let Some((needed, _)) = kernel.needs.iter().find(|(n, _)| !set.contains(n)) {

@@ -32,6 +32,7 @@ pub use compose::{
     AFTER_RECORDER, Composed, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS,
     direct_names, paired_names, recorder_names,
 };
+pub use contract::config::{Condition, Configuration};
 pub use contract::draft::{Draft, draft};
 pub use contract::file::contract_schema;
 pub use contract::foreign::{Foreign, contract_profile, suites as foreign_suites};

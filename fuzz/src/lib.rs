@@ -103,10 +103,10 @@ pub fn report(text: &str) {
 /// Read `text` as a kernel's configuration and, from a line `#define` on, as its numbers, for every profile.
 pub fn config(text: &str) {
     let (config, offsets) = text.split_at(text.find("#define").unwrap_or(text.len()));
-    let tree = Tree { config: (".config", config), offsets: ("asm-offsets.h", offsets), version: None };
+    let tree = Tree { config: (".config", config), version: None };
     let _ = tree.profile();
     for name in profiles::names() {
-        let _ = configured(tool::profile(name).unwrap(), &tree);
+        let _ = configured(tool::profile(name).unwrap(), &tree, ("asm-offsets.h", offsets));
     }
 }
 

@@ -1,6 +1,5 @@
 //! The result of linking: code and data at fixed addresses, with symbols and sites.
 
-
 use std::cmp::Reverse;
 
 use codegen::arch::patch::{Relocation, Write};

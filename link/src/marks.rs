@@ -68,10 +68,7 @@ pub fn code_in<'s>(
 }
 
 /// What mapping symbols say is code, and what they say is data.
-fn marked<'s>(
-    symbols: impl Iterator<Item = (&'s str, u64)>,
-    range: &Range<u64>,
-) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+fn marked<'s>(symbols: impl Iterator<Item = (&'s str, u64)>, range: &Range<u64>) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
     let inside = symbols.filter(|(_, at)| range.contains(at));
     let mut marks: Vec<(u64, Mark)> = inside.filter_map(|(name, at)| Some((at, mark(name)?))).collect();
     marks.sort_by_key(|(at, _)| *at);

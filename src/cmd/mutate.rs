@@ -100,7 +100,7 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     args.output.as_deref().map_or(Ok(()), output::probe)?;
     no_files(&args.trampolines)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
-    let contract = args.foreign.contract()?;
+    let contract = args.foreign.contract(&args.profile)?;
     let suites = args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?;
     let ours = if bugs.is_empty() && suites.is_none() { generated(args)? } else { Vec::new() };
     let _threads = args.sandbox.enter(args.output.as_deref())?;

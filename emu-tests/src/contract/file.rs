@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::contract::config::{Condition, Configuration, Switch};
 use crate::contract::places::Places;
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
@@ -27,6 +28,14 @@ pub(crate) struct FileIn {
     /// What this is the contract of, in a sentence.
     #[serde(rename = "about")]
     _about: String,
+    /// The objects, as a kernel's build tree has them, from its root.
+    #[serde(default, rename = "objects")]
+    _objects: Vec<String>,
+    /// The options of a kernel's configuration with which the objects are as this says; `!` before one that is not set. By them
+    /// `--kernel-build` chooses among contracts.
+    #[serde(default, rename = "config")]
+    #[schemars(with = "Vec<String>")]
+    _config: Vec<Condition>,
     /// The trampolines are of several objects, of which one may be given without the others: what the given ones do not have is
     /// told, and not judged. Without it, all trampolines must be there.
     #[serde(default)]
@@ -291,9 +300,10 @@ pub(crate) struct TrampolineIn {
     /// What SP is a multiple of where C code is called, in bytes.
     #[schemars(with = "u32")]
     pub(crate) stack_align: Spanned<u32>,
-    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here.
+    /// Indirect branches must reach landing pads. The entry is one, unless only returns come here. Of a kernel, a list of the options
+    /// of its configuration with which it is so; where that is not known (`--kernel-build`), it is not demanded.
     #[serde(default)]
-    pub(crate) landing_pad: bool,
+    pub(crate) landing_pad: Switch,
     /// The entry is none all the same: only direct branches of sites come here.
     #[serde(default)]
     pub(crate) no_entry_pad: bool,
@@ -588,6 +598,10 @@ pub(crate) struct DeviationIn {
     /// Only where the value is so much more than the expected one; with any value, where nothing is said.
     #[serde(default)]
     pub(crate) by: Option<i64>,
+    /// Only with these options of the kernel's configuration; `!` before one that is not set. Where the configuration is not known
+    /// (`--kernel-build`), it may be there or not.
+    #[serde(default)]
+    pub(crate) config: Vec<Condition>,
     /// Why.
     pub(crate) reason: String,
 }
@@ -632,6 +646,8 @@ pub fn contract_schema() -> Schema {
 pub(crate) struct Reader<'a> {
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
+    /// The configuration of the kernel, if it is known.
+    pub(crate) config: Option<&'a Configuration>,
 }
 
 impl Reader<'_> {

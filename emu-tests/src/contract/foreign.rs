@@ -10,6 +10,7 @@ use codegen::words::error::{Error, Result};
 use link::{ALTERNATIVES, Input, examine, mark, relocatable, with_alternatives};
 use serde::Deserialize;
 
+use crate::contract::config::Configuration;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::contract::slots::slots;
 use crate::judge::cells::extent;
@@ -34,6 +35,8 @@ pub struct Foreign<'a> {
     pub dump: Option<Dump>,
     /// Put every alternative of the objects in its place first.
     pub alternatives: bool,
+    /// The configuration of the kernel that they are of, if it is known.
+    pub config: Option<&'a Configuration>,
     /// The arguments that choose them again, if these files and this contract do not.
     pub again: Option<Vec<String>>,
 }
@@ -46,7 +49,17 @@ impl<'a> Foreign<'a> {
         objects: Vec<(String, Vec<u8>)>,
         profile: &'static Profile,
     ) -> Foreign<'a> {
-        Foreign { contract_name, contract, objects, arch: None, profile, dump: None, alternatives: false, again: None }
+        Foreign {
+            contract_name,
+            contract,
+            objects,
+            arch: None,
+            profile,
+            dump: None,
+            alternatives: false,
+            config: None,
+            again: None,
+        }
     }
 }
 
@@ -66,7 +79,7 @@ pub fn contract_profile(contract: &str) -> Option<String> {
 /// A contract that does not parse or names what does not exist, with file, line and what would be valid. Objects of
 /// which it says nothing.
 pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Vec<Suite>> {
-    let reader = Reader { name: foreign.contract_name, text: foreign.contract };
+    let reader = Reader { name: foreign.contract_name, text: foreign.contract, config: foreign.config };
     let file = reader.file()?;
     let known = |b: &&&'static dyn Backend| b.facts().name == file.arch.get_ref();
     let backend = *backends.iter().find(known).ok_or_else(|| {
@@ -324,9 +337,13 @@ fn deviations(
     let mut all: Vec<_> = Deviation::of_sites(convention, contracts.iter()).collect();
     for (trampoline, t) in trampolines.iter().enumerate() {
         for (d, clause) in t.deviation.iter().zip(reader.clauses(t)?) {
+            if reader.config.is_some_and(|config| !config.fits(&d.config)) {
+                continue;
+            }
+            let perhaps = reader.config.is_none() && !d.config.is_empty();
             let expected = |place: &String| {
                 let (place, reason) = (place.clone(), d.reason.clone());
-                Deviation { trampoline, clause, place, way: d.way.map(WayIn::path), by: d.by, reason }
+                Deviation { trampoline, clause, place, way: d.way.map(WayIn::path), by: d.by, perhaps, reason }
             };
             all.extend(d.place.each().iter().map(expected));
         }

@@ -1,5 +1,6 @@
 //! Contracts in files, and the trampolines of others that they are of.
 
+pub(crate) mod config;
 pub mod draft;
 pub mod file;
 pub mod foreign;

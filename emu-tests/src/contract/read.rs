@@ -91,6 +91,7 @@ impl Reader<'_> {
         let kept = kept.minus(RegSet::of(&own));
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
+        let landing_pad = t.landing_pad.is_on(self.config);
         let number = |of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value);
         let word = |of: ThreadWord| number(of.number(t.tls.is_some()));
         let direct = frame.fields.iter().any(|f| f.content == Content::Direct && f.stores == frame::Stores::TakeEffect);
@@ -114,8 +115,8 @@ impl Reader<'_> {
             early_direct: t.early_direct,
             stack_align,
             realigned: false,
-            landing_pad: t.landing_pad,
-            entry_pad: t.landing_pad && !t.no_entry_pad && !kind.returned_to(),
+            landing_pad,
+            entry_pad: landing_pad && !t.no_entry_pad && !kind.returned_to(),
             type_before: self.type_before(t, kind)?,
             returns: None,
             // A call of the site that nothing returns to.

@@ -102,11 +102,7 @@ pub(crate) fn decode_function(machine: &'static Machine, image: &Image, range: (
 }
 
 /// Where they are: data of the function has none.
-pub(crate) fn parts(
-    machine: &'static Machine,
-    image: &Image,
-    (start, size): (u64, u64),
-) -> Result<Vec<Range<u64>>> {
+pub(crate) fn parts(machine: &'static Machine, image: &Image, (start, size): (u64, u64)) -> Result<Vec<Range<u64>>> {
     let symbols = image.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.address));
     let step = |d: Decoded| Step { at: d.at..d.at + u64::from(d.size), to: d.target, falls: !d.last };
     let steps = |part| Ok(decode_part(machine, image, &part)?.into_iter().map(step).collect());

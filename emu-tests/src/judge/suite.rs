@@ -115,6 +115,8 @@ pub struct Deviation {
     pub way: Option<ExitPath>,
     /// Only if so much more is found than is expected.
     pub by: Option<i64>,
+    /// Only in some configurations of the kernel, and which it is is not known.
+    pub perhaps: bool,
     /// Why it does not hold.
     pub reason: String,
 }
@@ -134,6 +136,7 @@ impl Deviation {
             place: INSIDE_A_SITE.to_owned(),
             way: None,
             by: None,
+            perhaps: false,
             reason: reason.to_owned(),
         })
     }
@@ -196,7 +199,8 @@ mod tests {
     use crate::report::place::Slot;
 
     fn deviation(clause: Clause, place: &str) -> Deviation {
-        Deviation { trampoline: 1, clause, place: place.to_owned(), way: None, by: None, reason: "known".to_owned() }
+        let (place, reason) = (place.to_owned(), "known".to_owned());
+        Deviation { trampoline: 1, clause, place, way: None, by: None, perhaps: false, reason }
     }
 
     fn finding(clause: Clause, place: impl Into<Place>) -> Finding {

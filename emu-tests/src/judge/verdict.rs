@@ -236,7 +236,7 @@ impl Question<'_> {
         // Where objtool runs on the whole kernel only, its objects have no table.
         let tables = tally.unwinding.iter().any(|said| *said != Said::Nothing);
         let (untold, lost): (Vec<_>, Vec<_>) = lost.into_iter().partition(|(d, _)| !tables && d.is_of_table());
-        let lost = lost.first().filter(|_| whole).map(|(d, _)| d);
+        let lost = lost.iter().find(|(d, _)| whole && !d.perhaps).map(|(d, _)| d);
         let failed = tally.failed[trampoline][clause as usize];
         let vectors_lost = tally.vectors_lost[trampoline] > 0;
         match (lost, &found[..], clause) {
@@ -304,7 +304,7 @@ impl Question<'_> {
         let unknown = missed.iter().filter(|o| !found.iter().any(|d| covers(d, **o)));
         let unknown: Vec<String> =
             unknown.map(|o| tails.get(o).cloned().unwrap_or_else(|| format!("{o:#x}"))).collect();
-        match (lost.first(), &found[..]) {
+        match (lost.iter().find(|d| !d.perhaps), &found[..]) {
             _ if !unknown.is_empty() => {
                 let (n, why) = (total - missed.len(), self.unreached());
                 Judged::fail(format!("{n} of {total} instructions; not executed: {}{why}", unknown.join(" ")))

@@ -167,12 +167,11 @@ impl Situation {
             direct: if bits & 4 == 0 { Chosen::No } else { Chosen::Called },
             parent: bits & 8 != 0,
         });
-        // What a callback makes of pc is not for a trampoline that the site jumps to.
-        let jumps = (0..4).map(|bits| Situation::Calls {
+        let jumps = (0..8).map(|bits| Situation::Calls {
             args: bits & 1 != 0,
-            ip: false,
+            ip: bits & 2 != 0,
             direct: Chosen::Jumped,
-            parent: bits & 2 != 0,
+            parent: bits & 4 != 0,
         });
         calls.chain(jumps).chain([
             Situation::ParentResults,
@@ -213,6 +212,12 @@ impl Situation {
 
     pub(crate) fn ip(self) -> bool {
         matches!(self, Situation::Calls { ip: true, .. })
+    }
+
+    /// The function goes on where the callback says. A direct trampoline that the site jumps to knows the function by itself: what a
+    /// callback makes of pc is not for it.
+    pub(crate) fn redirects(self) -> bool {
+        self.ip() && !self.direct_jump()
     }
 
     /// A callback chooses a direct trampoline that the site calls.

@@ -92,7 +92,7 @@ pub struct CheckArgs {
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
         "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
-        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "running", "kcore", "kallsyms", "btf"])]
+        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "kernel_build", "running", "kcore", "kallsyms", "btf"])]
     pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,
@@ -151,7 +151,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     no_files(&args.trampolines)?;
-    let contract = args.foreign.contract()?;
+    let contract = args.foreign.contract(&args.profile)?;
     let suites = match (args.running.suites()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
         (Some(suites), _) | (None, Some(suites)) => suites,
         (None, None) => generated(args)?,

@@ -107,7 +107,9 @@ pub fn run(args: &CostArgs, ui: &Ui) -> Result<u8> {
     if args.table {
         return ui.out(table::table()?).map(|()| DONE);
     }
-    if let Some(suites) = args.foreign.suites(args.foreign.contract()?.as_ref(), &args.arch, &args.profile)? {
+    if let Some(suites) =
+        args.foreign.suites(args.foreign.contract(&args.profile)?.as_ref(), &args.arch, &args.profile)?
+    {
         let name = "given";
         let _threads = args.sandbox.enter(args.output.as_deref())?;
         let all = suites.iter().map(|s| s.contracts.iter().map(|c| others(s, c, name)).collect::<Result<Vec<_>>>());

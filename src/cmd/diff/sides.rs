@@ -296,7 +296,7 @@ fn built_for(dir: &Path) -> Option<&'static Profile> {
     let text = |name: &str| input::text(&dir.join(name)).ok();
     let version = of_tree(text("include/config/kernel.release").as_deref(), text("Makefile").as_deref());
     let config = text(".config")?;
-    Tree { config: (".config", &config), offsets: ("", ""), version }.profile().ok()
+    Tree { config: (".config", &config), version }.profile().ok()
 }
 
 /// The functions of an object.

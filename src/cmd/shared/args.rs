@@ -165,29 +165,60 @@ impl KernelArgs {
     /// A file that cannot be read, a kernel for which nothing can be generated.
     pub fn read(&self, profile: &ProfileArg) -> Result<Option<Configured>> {
         let (config, offsets) = match (&self.kernel_build, &self.config, &self.asm_offsets) {
-            (Some(dir), ..) => (dir.join(".config"), dir.join("include/generated/asm-offsets.h")),
-            (None, Some(config), Some(offsets)) => (config.clone(), offsets.clone()),
+            (Some(dir), ..) => (BuildTree::read(dir)?, dir.join("include/generated/asm-offsets.h")),
+            (None, Some(config), Some(offsets)) => (BuildTree::of_config(config)?, offsets.clone()),
             _ => return Ok(None),
         };
-        let read = |path: &Path| {
-            input::text(path).map_err(|e| {
-                let remedy = "valid: a kernel's build tree after `make prepare`";
-                Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
-            })
-        };
-        let text = |name: &str| input::text(&self.kernel_build.as_ref()?.join(name)).ok();
+        let tree = config.tree();
+        let profile = config.profile(profile)?;
+        let offsets = (offsets.display().to_string(), of_build(&offsets)?);
+        configured(profile, &tree, (&offsets.0, &offsets.1)).map(Some)
+    }
+}
+
+/// A file of a kernel's build tree.
+fn of_build(path: &Path) -> Result<String> {
+    input::text(path).map_err(|e| {
+        let remedy = "valid: a kernel's build tree after `make prepare`";
+        Error::new(format!("cannot read {}: {e}; {remedy}", path.display()))
+    })
+}
+
+/// What a configured kernel says of itself.
+pub struct BuildTree {
+    name: String,
+    /// Its `.config`.
+    pub config: String,
+    version: Option<String>,
+}
+
+impl BuildTree {
+    /// What the build tree in this directory says.
+    ///
+    /// # Errors
+    /// It has no `.config`.
+    pub fn read(dir: &Path) -> Result<BuildTree> {
+        let text = |name: &str| input::text(&dir.join(name)).ok();
         let (release, makefile) = (text("include/config/kernel.release"), text("Makefile"));
-        let (config_name, offsets_name) = (config.display().to_string(), offsets.display().to_string());
-        let tree = Tree {
-            config: (&config_name, &read(&config)?),
-            offsets: (&offsets_name, &read(&offsets)?),
-            version: of_tree(release.as_deref(), makefile.as_deref()),
-        };
-        let profile = match profile.is_given() {
-            true => profile.find()?,
-            false => tree.profile()?,
-        };
-        configured(profile, &tree).map(Some)
+        let version = of_tree(release.as_deref(), makefile.as_deref());
+        Ok(BuildTree { version, ..BuildTree::of_config(&dir.join(".config"))? })
+    }
+
+    fn of_config(config: &Path) -> Result<BuildTree> {
+        Ok(BuildTree { name: config.display().to_string(), config: of_build(config)?, version: None })
+    }
+
+    /// As the rules of profiles and contracts read it.
+    pub fn tree(&self) -> Tree<'_> {
+        Tree { config: (&self.name, &self.config), version: self.version.clone() }
+    }
+
+    /// The profile that was given, or else that of the kernel's version.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn profile(&self, given: &ProfileArg) -> Result<&'static Profile> {
+        if given.is_given() { given.find() } else { self.tree().profile() }
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Dump, Foreign, Suite};
+use emu_tests::{Configuration, Dump, Foreign, Suite};
 use tool::report::{ContractFile, lines_of};
 use tool::settings::parse_u64;
 
-use super::args::ProfileArg;
+use super::args::{BuildTree, ProfileArg};
 use super::input;
 
 /// Where trampolines are that are not generated.
@@ -36,6 +36,9 @@ pub struct ForeignArgs {
     /// Their contract: one that comes with the tool, or a file. A profile that it names overrides the default
     #[arg(long, value_name = "NAME|FILE")]
     contract: Option<String>,
+    /// Take the trampolines of a kernel from its build tree, as far as they are built; its configuration decides their contract
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["object", "raw", "contract", "set"])]
+    kernel_build: Option<PathBuf>,
 }
 
 /// An address, and before `=` the symbol of what is there.
@@ -53,6 +56,14 @@ pub struct Contract {
     /// It is the user's own file.
     own: bool,
     text: String,
+    /// Of a kernel's build tree: what it has to judge.
+    build: Option<Build>,
+}
+
+/// What a kernel's build tree has to judge.
+struct Build {
+    config: Configuration,
+    objects: Vec<PathBuf>,
 }
 
 impl Contract {
@@ -100,14 +111,17 @@ impl ForeignArgs {
     ///
     /// # Errors
     /// It cannot be read, or no file is given of which it speaks.
-    pub fn contract(&self) -> Result<Option<Contract>> {
+    pub fn contract(&self, profile: &ProfileArg) -> Result<Option<Contract>> {
+        if let Some(dir) = &self.kernel_build {
+            return of_build(dir, profile).map(Some);
+        }
         let Some(contract) = &self.contract else { return Ok(None) };
         let Some(file) = self.object.iter().chain(&self.raw).next() else {
             return Err(Error::new("--contract says what a file promises; give --object FILE or --raw FILE"));
         };
         let own = shipped(contract).is_none();
         let file = if own { contract.clone() } else { file.display().to_string() };
-        Ok(Some(Contract { name: contract.clone(), file, own, text: contract_text(contract)? }))
+        Ok(Some(Contract { name: contract.clone(), file, own, text: contract_text(contract)?, build: None }))
     }
 
     /// The files with their contract, put before the judge; `None` if none are given. `arch` is an architecture's name,
@@ -118,7 +132,8 @@ impl ForeignArgs {
     pub fn suites(&self, contract: Option<&Contract>, arch: &str, profile: &ProfileArg) -> Result<Option<Vec<Suite>>> {
         let Some(contract) = contract else { return Ok(None) };
         let mut objects = Vec::new();
-        for path in self.object.iter().chain(&self.raw) {
+        let built = contract.build.iter().flat_map(|build| &build.objects);
+        for path in self.object.iter().chain(&self.raw).chain(built) {
             let name = path.display().to_string();
             let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {name}: {e}")))?;
             objects.push((name, bytes));
@@ -134,6 +149,8 @@ impl ForeignArgs {
             arch,
             dump,
             alternatives: self.alternatives,
+            config: contract.build.as_ref().map(|build| &build.config),
+            again: self.kernel_build.is_some().then(|| self.words()),
             ..Foreign::new(&contract.name, &contract.text, objects, profile)
         };
         emu_tests::foreign_suites(&foreign, tool::BACKENDS).map(Some)
@@ -152,7 +169,23 @@ impl ForeignArgs {
         });
         self.end.iter().for_each(|end| push("--end", format!("{end:#x}")));
         self.contract.iter().for_each(|contract| push("--contract", contract.clone()));
+        self.kernel_build.iter().for_each(|dir| push("--kernel-build", dir.display().to_string()));
         words.extend(self.alternatives.then(|| "--alternatives".to_owned()));
         words
     }
+}
+
+/// The contract for the trampolines of a kernel's build tree.
+fn of_build(dir: &Path, profile: &ProfileArg) -> Result<Contract> {
+    let tree = BuildTree::read(dir)?;
+    let contract = tool::contracts::for_kernel(&tree.tree(), tree.profile(profile)?)?;
+    let there = contract.objects.iter().map(|object| dir.join(object)).filter(|object| object.exists());
+    let objects: Vec<PathBuf> = there.collect();
+    let Some(first) = objects.first() else {
+        let (make, dir) = (contract.objects.join(" "), dir.display());
+        return Err(Error::new(format!("{dir} has no objects of trampolines yet; valid: after `make {make}` there")));
+    };
+    let (file, text) = (first.display().to_string(), contract_text(&contract.name)?);
+    let build = Some(Build { config: Configuration::of(&tree.config), objects });
+    Ok(Contract { name: contract.name, file, own: false, text, build })
 }

@@ -30,7 +30,7 @@ fn outcome(rig: &mut Rig, case: &Arc<Case>, runs: Runs) -> Result<Outcome> {
             initial.gpr[reg.0 as usize] = value;
         }
     }
-    let name = match (&f.livepatch, case.situation.ip()) {
+    let name = match (&f.livepatch, case.situation.redirects()) {
         (Some(other), true) => other.clone(),
         _ => f.name.clone(),
     };

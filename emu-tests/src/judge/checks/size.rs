@@ -70,7 +70,8 @@ pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Res
         let says = rig.image.symbol(&rig.suite.contracts[trampoline].name).is_some_and(|s| s.size > 0);
         let end = rig.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
         // What is behind the last instruction and said to be data is its own.
-        let data = start + size - parts(rig.suite.backend.machine(), &rig.image, (start, size))?.last().map_or(start, |part| part.end);
+        let data = start + size
+            - parts(rig.suite.backend.machine(), &rig.image, (start, size))?.last().map_or(start, |part| part.end);
         let decoded = if says { end - start + data } else { size };
         let beside = rig.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
         let checks = [(Place::SizeOfSymbol, size, decoded), (Place::SizeElsewhere, *beside.unwrap_or(&size), size)];

@@ -90,8 +90,10 @@ impl Trace {
         }
         if let (true, true, Some(at)) = (case.situation.ip(), outermost, written(Content::Pc)) {
             stored.push((at, self.places.livepatch.named));
-            a.resume = self.places.livepatch.named;
-            a.redirected = true;
+            if case.situation.redirects() {
+                a.resume = self.places.livepatch.named;
+                a.redirected = true;
+            }
         }
         if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
             stored.push((at, self.places.direct.named));
