@@ -12,7 +12,9 @@ use codegen::contract::Contract;
 use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use common::Bench;
-use emu_tests::{Clause, Filter, Foreign, Report, Suite, Verdict};
+use common::expected::{contract, expected, my_tramp};
+use emu_tests::{Clause, Configuration, Filter, Foreign, Report, Suite, Verdict};
+use tool::kernel::Tree;
 use tool::suite::{contract_file, specs, suite_of_specs, trampolines};
 
 mod common;
@@ -339,4 +341,67 @@ stack-align = 16
         "t.toml:7: vectors = 9; valid: 0 to 8",
     );
     refused(("about", "profile = \"bare\"\nabout"), "t.toml:2: is for profile bare; give --profile bare");
+}
+
+/// The contract that the configuration of a kernel chooses, of this version as kconfig calls the architecture.
+fn contract_for(version: &str, machine: &str, options: &[&str]) -> String {
+    let set: String = options.iter().map(|option| format!("CONFIG_{option}=y\n")).collect();
+    let config = format!("# Linux/{machine} {version} Kernel Configuration\n{set}");
+    let tree = Tree { config: (".config", &config), version: None };
+    let profile = tree.profile().unwrap();
+    tool::contracts::for_kernel(&tree, profile).map_or_else(|e| e.to_string(), |contract| contract.name)
+}
+
+#[test]
+fn the_configuration_of_a_kernel_chooses_the_contract() {
+    let orc = &["X86_64", "UNWINDER_ORC", "CC_IS_GCC"][..];
+    let ibt = &["X86_64", "UNWINDER_ORC", "X86_KERNEL_IBT"][..];
+    let cases: [(&str, &str, &[&str], &str); 14] = [
+        ("6.12.117", "x86", orc, "linux-6.12-x86_64-orc"),
+        ("6.12.117", "x86", ibt, "linux-6.12-x86_64-debian"),
+        ("6.12.117", "x86", &["X86_64", "UNWINDER_FRAME_POINTER", "X86_KERNEL_IBT"], "linux-6.12-x86_64-fp"),
+        ("7.3.4", "x86", orc, "linux-7.3-x86_64-orc"),
+        ("7.3.4", "x86", &["X86_64", "UNWINDER_GUESS"], "linux-7.3-x86_64-orc"),
+        ("7.3.4", "x86", &["X86_64", "UNWINDER_ORC", "CFI"], "linux-7.3-x86_64-cfi"),
+        ("7.3.4", "arm64", &["ARM64", "DYNAMIC_FTRACE_WITH_CALL_OPS"], "linux-7.3-arm64-call-ops"),
+        ("7.3.4", "arm64", &["ARM64"], "linux-7.3-arm64"),
+        ("7.3.4", "arm64", &["ARM64", "CFI"], "linux-7.3-arm64-cfi"),
+        ("7.3.4", "riscv", &["ARCH_RV64I", "CC_IS_GCC"], "linux-7.3-riscv64-norvc"),
+        ("7.3.4", "riscv", &["ARCH_RV64I", "CC_IS_CLANG", "RISCV_ISA_C"], "linux-7.3-riscv64-clang"),
+        ("7.3.4", "riscv", &["ARCH_RV64I", "CC_IS_CLANG", "CFI"], "linux-7.3-riscv64-cfi"),
+        ("6.12.117", "riscv", &["ARCH_RV64I", "RISCV_ISA_C"], "linux-6.12-riscv64"),
+        ("6.12.117", "riscv", &["ARCH_RV64I", "RISCV_ISA_C", "FRAME_POINTER"], "linux-6.12-riscv64-debian"),
+    ];
+    for (version, machine, options, expected) in cases {
+        assert_eq!(contract_for(version, machine, options), expected, "{version} {options:?}");
+    }
+    let none = contract_for("7.3.4", "x86", &["X86_64", "UNWINDER_FRAME_POINTER", "CFI"]);
+    let parts = [".config: no contract", "linux-7.3-x86_64-orc (!UNWINDER_FRAME_POINTER !CFI)"];
+    assert!(parts.iter().all(|part| none.contains(part)), "{none}");
+}
+
+/// A stated deviation that is not there fails where the configuration says that it must be there, and only there.
+#[test]
+fn what_deviates_in_one_configuration_only_is_expected_there_only() {
+    for backend in tool::BACKENDS {
+        let by_hand = expected(*backend).by_hand;
+        let b = Bench::new();
+        fs::write(b.path("t.S"), my_tramp(&by_hand.text)).unwrap();
+        b.tool(backend.facts().assembler, &["t.S", "-o", "t.o"]);
+        let object = fs::read(b.path("t.o")).unwrap();
+        let deviation = "deviation = [{ clause = \"P7\", place = \"sp\", config = [\"OTHER\"], reason = \"known\" }]\n";
+        let text = contract(*backend) + deviation;
+        let verdict = |config: Option<&Configuration>| {
+            let objects = vec![("t.o".to_owned(), object.clone())];
+            let profile = tool::profile(profiles::DEFAULT).unwrap();
+            let foreign = Foreign { config, ..Foreign::new("t.toml", &text, objects, profile) };
+            let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap();
+            let report = emu_tests::check(&suites, &Filter::default(), 1, &|_, _| {}).unwrap();
+            report.results.iter().any(|row| row.verdict == Verdict::Fail)
+        };
+        let arch = backend.facts().name;
+        assert!(!verdict(None), "{arch}: it may be there or not");
+        assert!(!verdict(Some(&Configuration::of("# CONFIG_OTHER is not set\n"))), "{arch}");
+        assert!(verdict(Some(&Configuration::of("CONFIG_OTHER=y\n"))), "{arch}");
+    }
 }

@@ -76,7 +76,7 @@ type Place = (usize, u64);
 /// # Errors
 /// Not a little-endian ELF64 file, a damaged one, one without lists.
 pub fn sites<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Vec<ListedSite<'a>>> {
-    let file = File::read(input)?;
+    let file = File::read(backend, input)?;
     let mut all = Vec::new();
     for list in file.lists(backend)? {
         let mut sites = file.listed(backend, &list)?;
@@ -110,10 +110,12 @@ struct File<'a> {
     contents: Vec<(Place, bool, &'a [u8])>,
     /// The functions by ascending place; of several at one place, the global one comes last.
     functions: Vec<Function<'a>>,
+    /// The relocations of code in relocatable files, and how many bytes of padding are at those that a linker makes shorter.
+    relocations: Vec<(Place, Option<u64>)>,
 }
 
 impl<'a> File<'a> {
-    fn read(input: &Input<'a>) -> Result<File<'a>> {
+    fn read(backend: &dyn Patch, input: &Input<'a>) -> Result<File<'a>> {
         let header = header(input)?;
         let fail = damaged(input.name);
         let sections = header.sections(LE, input.bytes).map_err(&fail)?;
@@ -140,7 +142,20 @@ impl<'a> File<'a> {
             }
         }
         functions.sort_by_key(|f| (f.start, f.global));
-        Ok(File { input: *input, relocatable, sections, contents, functions })
+        let mut relocations = Vec::new();
+        for section in sections.iter().filter(|_| relocatable) {
+            let of = section.info_link(LE);
+            let is_code = |s: &elf::SectionHeader64<_>| s.sh_flags(LE).contains(elf::SHF_EXECINSTR);
+            let Some((list, _)) = section.rela(LE, input.bytes).map_err(&fail)? else { continue };
+            if !sections.section(of).is_ok_and(is_code) {
+                continue;
+            }
+            relocations.extend(list.iter().map(|rela| {
+                let padding = backend.is_padding(rela.r_type(LE, false).0).then(|| rela.r_addend(LE) as u64);
+                ((of.0, rela.r_offset(LE)), padding)
+            }));
+        }
+        Ok(File { input: *input, relocatable, sections, contents, functions, relocations })
     }
 
     /// All lists, found by sections, by symbols, or by their contents.
@@ -332,8 +347,7 @@ impl<'a> File<'a> {
             None => Some(STRANGE),
             Some((form, _)) if !form.refused.is_empty() => Some(form.refused),
             _ if function.is_none() && !self.functions.is_empty() => Some(ORPHAN),
-            _ if has_op && !entry.is_multiple_of(8) => Some(MISALIGNED),
-            _ if has_op && self.relocatable && !self.alignment(section).is_multiple_of(8) => Some(MAY_BE_MISALIGNED),
+            _ if has_op => self.aligned((section, entry)),
             _ => None,
         };
         // Of bytes without a known form, print as many as the first form has.
@@ -366,6 +380,35 @@ impl<'a> File<'a> {
         let room = next.and_then(|f| self.bytes((section, at), f.start.1.checked_sub(at)?));
         let repeats = |bytes: &[u8], size: usize| bytes.chunks(size).all(|unit| Some(unit) == bytes.get(..size));
         room.is_some_and(|bytes| !bytes.is_empty() && [1, 2, 4].iter().any(|size| repeats(bytes, *size)))
+    }
+
+    /// Why NOPs that are to hold `op` may lie at no multiple of 8.
+    fn aligned(&self, (section, at): Place) -> Option<&'static str> {
+        let Some((padded, to)) = self.padded((section, at)) else {
+            return match at.is_multiple_of(8) {
+                false => Some(MISALIGNED),
+                true => (self.relocatable && !self.alignment(section).is_multiple_of(8)).then_some(MAY_BE_MISALIGNED),
+            };
+        };
+        // A linker may shorten any code that has relocations.
+        let shortened = self.relocations.iter().any(|(place, _)| *place >= padded && *place < (section, at));
+        match (at - padded.1).is_multiple_of(8) {
+            _ if shortened || to < 8 => Some(MAY_BE_MISALIGNED),
+            true => None,
+            false => Some(MISALIGNED),
+        }
+    }
+
+    /// Where the code begins that the last padding before a place puts at a multiple, and of what. A linker leaves as much of the padding
+    /// as it takes, so that the place is not what the object says.
+    fn padded(&self, (section, at): Place) -> Option<(Place, u64)> {
+        let ends = self.relocations.iter().filter_map(|((of, start), padding)| {
+            let end = start.checked_add((*padding)?)?;
+            (*of == section && end <= at).then_some((end, (*padding)?))
+        });
+        // psABI: the least power of two that is more than the bytes of padding.
+        let (end, padding) = ends.max()?;
+        Some(((section, end), padding.checked_add(1)?.checked_next_power_of_two()?))
     }
 
     /// The alignment of a section; 1 if there is none of this index.

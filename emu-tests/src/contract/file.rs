@@ -598,6 +598,13 @@ pub(crate) struct DeviationIn {
     /// Only where the value is so much more than the expected one; with any value, where nothing is said.
     #[serde(default)]
     pub(crate) by: Option<i64>,
+    /// Only behind the last instruction whose text begins so, as the disassembler writes it: `popf`. Where a place would name an
+    /// instruction by its address, which differs from build to build.
+    #[serde(default)]
+    pub(crate) behind: Option<String>,
+    /// With `behind`: up to the next instruction whose text begins so, and with it; without this key, up to the end.
+    #[serde(default)]
+    pub(crate) until: Option<String>,
     /// Only with these options of the kernel's configuration; `!` before one that is not set. Where the configuration is not known
     /// (`--kernel-build`), it may be there or not.
     #[serde(default)]

@@ -14,7 +14,7 @@ use crate::contract::config::Configuration;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::contract::slots::slots;
 use crate::judge::cells::extent;
-use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Suite};
+use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Stretch, Suite};
 use crate::report::reason::Reason;
 use crate::run::raw::{Dump, Named, address_of, texts, wrap};
 use crate::run::replay::{Chosen, Source};
@@ -341,9 +341,25 @@ fn deviations(
                 continue;
             }
             let perhaps = reader.config.is_none() && !d.config.is_empty();
+            let stretch = d.behind.clone().map(|behind| Stretch { behind, until: d.until.clone() });
+            if let (None, Some(until)) = (&stretch, &d.until) {
+                return Err(reader.at(
+                    d.clause.span().start,
+                    format!("until = \"{until}\" says where a stretch ends; valid: with behind"),
+                ));
+            }
             let expected = |place: &String| {
                 let (place, reason) = (place.clone(), d.reason.clone());
-                Deviation { trampoline, clause, place, way: d.way.map(WayIn::path), by: d.by, perhaps, reason }
+                Deviation {
+                    trampoline,
+                    clause,
+                    place,
+                    way: d.way.map(WayIn::path),
+                    by: d.by,
+                    stretch: stretch.clone(),
+                    perhaps,
+                    reason,
+                }
             };
             all.extend(d.place.each().iter().map(expected));
         }

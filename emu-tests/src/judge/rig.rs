@@ -27,7 +27,7 @@ use crate::judge::copy::put_copies;
 use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, Fixture, Function, LIVEPATCH, NOP_OPS, NOTHING, OPS, Setup};
 use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
-use crate::judge::suite::Suite;
+use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
 use crate::judge::trace::{Finding, Goal, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
@@ -505,7 +505,11 @@ impl<'s> Rig<'s> {
     /// The deviation that the contract expects here.
     pub(crate) fn known(&self, finding: &Finding) -> Option<usize> {
         let at = self.symbolic(finding.pc);
-        self.suite.deviations.iter().position(|d| d.covers(finding, &at))
+        let lies = |d: &Deviation| {
+            let Some(stretch) = &d.stretch else { return true };
+            self.decode(d.trampoline).is_ok_and(|lines| stretch.has(&lines, finding.pc))
+        };
+        self.suite.deviations.iter().position(|d| d.covers(finding, &at) && lies(d))
     }
 
     /// Set what is patched or stored before this case runs.

@@ -12,6 +12,7 @@ use codegen::words::error::Result;
 use codegen::words::step::ExitPath;
 use wildmatch::WildMatch;
 
+use crate::engine::disasm::Decoded;
 use crate::judge::trace::Finding;
 use crate::report::Clause;
 use crate::report::place::Place;
@@ -115,10 +116,31 @@ pub struct Deviation {
     pub way: Option<ExitPath>,
     /// Only if so much more is found than is expected.
     pub by: Option<i64>,
+    /// Only in this stretch of the trampoline.
+    pub stretch: Option<Stretch>,
     /// Only in some configurations of the kernel, and which it is is not known.
     pub perhaps: bool,
     /// Why it does not hold.
     pub reason: String,
+}
+
+/// Instructions of a trampoline, by the text of those around them.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// They come behind the last instruction that begins so.
+    pub behind: String,
+    /// The last of them is the first that begins so; without it, that at the end.
+    pub until: Option<String>,
+}
+
+impl Stretch {
+    /// Is the instruction at this address among them?
+    pub(crate) fn has(&self, lines: &[Decoded], at: u64) -> bool {
+        let Some(first) = lines.iter().rposition(|line| line.text.starts_with(&self.behind)) else { return false };
+        let behind = &lines[first + 1..];
+        let last = self.until.as_ref().and_then(|until| behind.iter().position(|line| line.text.starts_with(until)));
+        behind[..last.map_or(behind.len(), |last| last + 1)].iter().any(|line| line.at == at)
+    }
 }
 
 impl Deviation {
@@ -136,6 +158,7 @@ impl Deviation {
             place: INSIDE_A_SITE.to_owned(),
             way: None,
             by: None,
+            stretch: None,
             perhaps: false,
             reason: reason.to_owned(),
         })
@@ -200,7 +223,7 @@ mod tests {
 
     fn deviation(clause: Clause, place: &str) -> Deviation {
         let (place, reason) = (place.to_owned(), "known".to_owned());
-        Deviation { trampoline: 1, clause, place, way: None, by: None, perhaps: false, reason }
+        Deviation { trampoline: 1, clause, place, way: None, by: None, stretch: None, perhaps: false, reason }
     }
 
     fn finding(clause: Clause, place: impl Into<Place>) -> Finding {

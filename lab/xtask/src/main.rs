@@ -8,6 +8,7 @@ mod apt;
 mod bless;
 mod boot;
 mod checker;
+mod configurations;
 mod core_objects;
 mod corpus;
 #[path = "../../../fuzz/src/damage.rs"]
@@ -67,6 +68,11 @@ const VERBS: &[Verb] = &[
         name: "kernel-objects",
         usage: "[VERSION] [--linux DIR]  build the own trampolines of these kernels into a cache, for the tests that judge them",
         run: objects::run,
+    },
+    Verb {
+        name: "configurations",
+        usage: "[VERSION]  build the own trampolines of kernels as people configure them, and judge each with `check --kernel-build`",
+        run: configurations::run,
     },
     Verb {
         name: "package-objects",

@@ -45,11 +45,20 @@ struct Build {
     objects: Vec<PathBuf>,
 }
 
-/// Do it.
-pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+fn manifest() -> Result<Manifest, Failure> {
     let path = root().join("lab/xtask/kernel-objects.toml");
     let text = fs::read_to_string(&path).map_err(|e| Failure::at(&path, e, "restore it from git"))?;
-    let manifest: Manifest = toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))?;
+    toml::from_str(&text).map_err(|e| Failure::at(&path, e, "mend it"))
+}
+
+/// The options of all builds, without `CONFIG_`.
+pub fn common() -> Result<Vec<String>, Failure> {
+    Ok(manifest()?.common)
+}
+
+/// Do it.
+pub fn run(args: &[String]) -> Result<Outcome, Failure> {
+    let manifest = manifest()?;
     let mut known: Vec<&str> = manifest.build.iter().map(|build| build.linux.as_str()).collect();
     known.dedup();
     let (versions, linux) = match args {

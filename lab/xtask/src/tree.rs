@@ -105,11 +105,16 @@ impl Tree<'_> {
 
     /// Write a configuration: tinyconfig with these lines.
     pub fn configure(&self, options: &str) -> Result<(), Failure> {
+        self.configure_from("tinyconfig", options)
+    }
+
+    /// Write a configuration: that of a target of kconfig, with these lines.
+    pub fn configure_from(&self, base: &str, options: &str) -> Result<(), Failure> {
         // Kconfig says of it only that it failed.
         if let Some(compiler) = self.compiler.filter(|c| Command::new(c).arg("--version").output().is_err()) {
             return Err(Failure::new(compiler, "not installed", format!("apt-get install {compiler}")));
         }
-        self.make(&["tinyconfig"])?;
+        self.make(&[base])?;
         let config = self.dir.join(".config");
         let text = fs::read_to_string(&config).map_err(|e| Failure::at(&config, e, "see what make said"))?;
         // Of several lines for one option, kconfig takes the last.
