@@ -4,9 +4,13 @@ use profiles::Source;
 use tramptool_emu_tests::{Sites, judge_sites};
 
 fn judged(text: &str, arch: &str) -> Sites {
+    judged_with(text, arch, true)
+}
+
+fn judged_with(text: &str, arch: &str, op: bool) -> Sites {
     let facts: Vec<_> = arch::BACKENDS.iter().map(|b| b.facts()).collect();
     let profile = profiles::load(Source { name: "x.toml", text }, &facts).unwrap();
-    judge_sites(arch::backend(arch).unwrap(), profile.convention(arch).unwrap()).unwrap()
+    judge_sites(arch::backend(arch).unwrap(), profile.convention(arch).unwrap(), op).unwrap()
 }
 
 /// The upper part of AUIPC's distance, for a JALR whose lower part has a sign (RISC-V unprivileged manual, 2.4).
@@ -24,10 +28,12 @@ fn sites_lead_where_they_should() {
         if NEAR.contains(&(profile, arch)) {
             continue;
         }
-        let sites = judged(&format!("name = \"x\"\nextends = \"{profile}\"\n"), arch);
-        assert_eq!(sites.failed, 0, "{profile} {arch}: {:?}", sites.astray);
-        assert!(sites.places > 50 && sites.refused < sites.places / 2, "{profile} {arch}: {sites:?}");
-        assert!(sites.sequences > sites.places, "{profile} {arch}");
+        for op in [true, false] {
+            let sites = judged_with(&format!("name = \"x\"\nextends = \"{profile}\"\n"), arch, op);
+            assert_eq!(sites.failed, 0, "{profile} {arch}: {:?}", sites.astray);
+            assert!(sites.places > 50 && sites.refused < sites.places / 2, "{profile} {arch}: {sites:?}");
+            assert!(sites.sequences > sites.places, "{profile} {arch}");
+        }
     }
 }
 

@@ -47,6 +47,9 @@ pub struct ListedSite<'a> {
     pub offset: u64,
     /// The site's bytes.
     pub bytes: Vec<u8>,
+    /// The function's code before the site.
+    #[serde(skip)]
+    pub ahead: &'a [u8],
     /// The form of the bytes; empty if unknown.
     pub form: &'static str,
     /// The reason why the site cannot be patched; `None` if it can.
@@ -367,6 +370,7 @@ impl<'a> File<'a> {
             address,
             function: function.map_or("", |f| beginning(f.name)),
             offset: function.map_or(0, |f| address - f.start.1),
+            ahead: function.and_then(|f| self.bytes(f.start, address - f.start.1)).unwrap_or_default(),
             bytes: form.map(|(_, bytes)| bytes).or_else(shown).unwrap_or_default().to_vec(),
             form: form.map_or("", |(form, _)| form.about),
             refused,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::Input;
 use link::sites::{DROPPED, ListedSite};
@@ -40,7 +41,42 @@ struct Listing<'a> {
     version: &'static str,
     arch: &'static str,
     totals: Totals,
-    sites: Vec<ListedSite<'a>>,
+    sites: Vec<Listed<'a>>,
+}
+
+/// A site, and what becomes of it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    site: ListedSite<'a>,
+    /// Every call of the function executes it; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    executed: Option<bool>,
+}
+
+/// Does every call of its function come to this entry? The code before it must lead there, and nowhere else.
+fn executed(backend: &dyn Backend, site: &ListedSite) -> Result<Option<bool>> {
+    match (site.kind, site.offset) {
+        _ if site.function.is_empty() => Ok(None),
+        ("entry" | "entry with arguments", 0) => Ok(Some(true)),
+        ("entry" | "entry with arguments", _) => leads_there(backend, site),
+        _ => Ok(None),
+    }
+}
+
+/// The code before the site is straight. Without the judge's disassembler, that is not known.
+#[cfg(not(feature = "judge"))]
+fn leads_there(_: &dyn Backend, _: &ListedSite) -> Result<Option<bool>> {
+    Ok(None)
+}
+
+/// The code before the site is straight.
+#[cfg(feature = "judge")]
+fn leads_there(backend: &dyn Backend, site: &ListedSite) -> Result<Option<bool>> {
+    let lines = emu_tests::disassemble(backend.machine(), site.ahead, 0)?;
+    let straight = lines.iter().all(|line| !line.last && !line.jumps && !line.leaves);
+    let end = lines.last().map(|line| line.offset + line.size);
+    Ok(Some(straight && end == Some(site.ahead.len()) && site.ahead.len() as u64 == site.offset))
 }
 
 #[derive(Serialize)]
@@ -75,6 +111,8 @@ pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
         patchable: sites.len() - refused.values().sum::<usize>(),
         refused,
     };
+    let listed = |site| Ok(Listed { executed: executed(backend, &site)?, site });
+    let sites: Vec<Listed> = sites.into_iter().map(listed).collect::<Result<_>>()?;
     match args.format {
         Format::Human => ui.out(human(&sites, &totals, ui))?,
         Format::Json => ui.out(tool::printed::json(&Listing {
@@ -87,11 +125,11 @@ pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
     Ok(DONE)
 }
 
-fn human(sites: &[ListedSite], totals: &Totals, ui: &Ui) -> String {
+fn human(sites: &[Listed], totals: &Totals, ui: &Ui) -> String {
     let mut out = String::new();
     let mut list = "";
     // Writing to a String cannot fail.
-    for site in sites {
+    for Listed { site, executed } in sites {
         if site.list != list {
             list = site.list;
             let _ = writeln!(out, "{}", ui.paint(Style::Heading, list));
@@ -107,7 +145,10 @@ fn human(sites: &[ListedSite], totals: &Totals, ui: &Ui) -> String {
         };
         let bytes: Vec<String> = site.bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
         let more = if site.bytes.len() > bytes.len() { " ..." } else { "" };
-        let why = site.refused.map_or(String::new(), |why| format!("; not patchable: {why}"));
+        let mut why = site.refused.map_or(String::new(), |why| format!("; not patchable: {why}"));
+        if *executed == Some(false) && site.refused.is_none() {
+            why += "; not every call of the function comes here";
+        }
         let what = if site.form.is_empty() { "?" } else { site.form };
         let _ = writeln!(out, "  {place:<16} {:<27} {function:<40} {}: {what}{why}", bytes.join(" ") + more, site.kind);
     }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use codegen::arch::patch::{Poke, SiteState, Write};
-use codegen::arch::site::{Site, Spot};
+use codegen::arch::site::{OpLiteral, Site, Spot};
 use codegen::backend::Backend;
 use codegen::profile::Convention;
 use codegen::words::abi::Loc;
@@ -78,23 +78,27 @@ struct State {
 struct Judge<'j> {
     backend: &'j dyn Backend,
     site: &'j Site,
+    /// Where `op` stands, if it does.
+    literal: Option<OpLiteral>,
     registers: Registers,
     uc: Box<Cpu<'static, ()>>,
     entry: u64,
     window: Range<u64>,
 }
 
-/// Judge the sites of a profile.
+/// Judge the sites of a profile: with `op`, those of functions with room for an `ftrace_ops` before them, as a kernel with CALL_OPS
+/// compiles them, and without, those of others.
 ///
 /// # Errors
 /// An engine that does not start, or a site that cannot be written though what it goes to is near.
-pub fn judge_sites(backend: &dyn Backend, convention: &'static Convention) -> Result<Sites> {
+pub fn judge_sites(backend: &dyn Backend, convention: &'static Convention, op: bool) -> Result<Sites> {
     let (site, facts) = (&convention.site, backend.facts());
     let registers = Registers::of(backend.machine(), &facts.abi)?;
     let mut uc = load(backend, std::iter::empty(), ())?;
     uc.map(IP & !(PAGE - 1), PAGE, Holds::Code)?;
     let window = IP..IP.wrapping_add_signed(site.ip_offset.into());
-    let mut judge = Judge { backend, site, registers, uc, entry: 0, window };
+    let literal = site.protocol.literal.filter(|_| op);
+    let mut judge = Judge { backend, site, literal, registers, uc, entry: 0, window };
     let mut all = Sites::default();
     let reach = site.reach & !0xfff;
     for around in AROUND.into_iter().filter(|d| *d < reach / 2).chain([reach]) {
@@ -124,7 +128,7 @@ fn targets(site: &Site) -> Vec<i64> {
 
 impl Judge<'_> {
     fn spot(&self, toward: u64) -> Spot {
-        Spot { ip: IP, has_op: self.site.protocol.literal.is_some(), toward: Some(toward), nop_op: Some(NOP_OP) }
+        Spot { ip: IP, has_op: self.literal.is_some(), toward: Some(toward), nop_op: Some(NOP_OP) }
     }
 
     /// Where the profile has the site go: what is near the entry trampoline itself, all else by way of that.
@@ -161,7 +165,7 @@ impl Judge<'_> {
         let mut before = self.site.initial(self.backend, self.spot(self.entry), on)?;
         before.extend(self.pokes(from)?.into_iter().map(|poke| poke.write));
         let steps = self.pokes(to)?;
-        let literal = self.site.protocol.literal.map(|literal| literal.address(IP));
+        let literal = self.literal.map(|literal| literal.address(IP));
         // As the function was compiled.
         before.splice(0..0, literal.map(|at| Write { at, bytes: vec![0; 8] }));
         let inside = before.iter().filter(|w| Some(w.at) != literal).map(|w| w.at).min();

@@ -21,6 +21,8 @@ const FAILED: u8 = 1;
 struct Judged {
     arch: &'static str,
     profile: &'static str,
+    /// Of functions with room for an `ftrace_ops` before them (CALL_OPS), or of others.
+    op: bool,
     #[serde(flatten)]
     sites: Sites,
 }
@@ -35,8 +37,13 @@ pub fn run(arch: &str, profile: &ProfileArg, report: &ReportArgs, ui: &Ui) -> Re
     let mut all = Vec::new();
     for backend in settings::backends(arch, profile)? {
         let arch = backend.facts().name;
-        let sites = judge_sites(backend, profile.convention(arch)?)?;
-        all.push(Judged { arch, profile: profile.name, sites });
+        let convention = profile.convention(arch)?;
+        // A kernel is built with such room, or without: both are.
+        let both = [false, true].into_iter().filter(|op| !op || convention.site.protocol.literal.is_some());
+        for op in both {
+            let sites = judge_sites(backend, convention, op)?;
+            all.push(Judged { arch, profile: profile.name, op, sites });
+        }
     }
     let text = match format {
         Format::Human => all.iter().map(human).collect(),
@@ -46,9 +53,10 @@ pub fn run(arch: &str, profile: &ProfileArg, report: &ReportArgs, ui: &Ui) -> Re
     Ok(if all.iter().any(|judged| judged.sites.failed > 0) { FAILED } else { DONE })
 }
 
-fn human(Judged { arch, profile, sites }: &Judged) -> String {
+fn human(Judged { arch, profile, op, sites }: &Judged) -> String {
+    let with = if *op { ", with room for op before each function (CALL_OPS)" } else { "" };
     let mut out = format!(
-        "{arch}, profile {profile}: {} places of site, entry trampoline and target, {} of them out of reach; {} sequences, {} \
+        "{arch}, profile {profile}{with}: {} places of site, entry trampoline and target, {} of them out of reach; {} sequences, {} \
          lead elsewhere\n",
         sites.places, sites.refused, sites.sequences, sites.failed
     );
