@@ -5,6 +5,7 @@
 //! bpf_trampoline_compute_key).
 
 mod contract;
+mod copy;
 mod memory;
 mod symbols;
 mod types;
@@ -28,6 +29,9 @@ const MOST: u64 = 4096;
 
 /// Trampolines that are looked at.
 const MOST_TRAMPOLINES: usize = 4096;
+
+/// The name of each copy of `ftrace_caller` or `ftrace_regs_caller`.
+const FTRACE: &str = "ftrace_trampoline";
 
 /// Bit 31 of a key: the number below is that of a type in a kernel's BTF.
 const KERNEL_BTF: u64 = 1 << 31;
@@ -72,7 +76,8 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
     for symbol in written {
         let judged = match symbol.name.strip_prefix("bpf_trampoline_") {
             Some(key) => bpf(kernel, backend, profile, (symbol, key)),
-            None => Err(Error::new("only BPF's trampolines are judged from a kernel's memory so far")),
+            None if symbol.name == FTRACE => copied(kernel, backend, profile, symbol),
+            None => Err(Error::new("pages of instructions that kprobes moved are not judged")),
         };
         all.push(Found { name: format!("{}@{:#x}", symbol.name, symbol.address), judged });
     }
@@ -81,8 +86,7 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
 
 /// Is it the name of code that a kernel writes to take the place of other code?
 fn is_written(name: &str) -> bool {
-    ["ftrace_trampoline", "kprobe_insn_page", "kprobe_optinsn_page"].contains(&name)
-        || name.starts_with("bpf_trampoline_")
+    [FTRACE, "kprobe_insn_page", "kprobe_optinsn_page"].contains(&name) || name.starts_with("bpf_trampoline_")
 }
 
 /// The profile for the kernel's version, or for the newest one before it.
@@ -107,6 +111,48 @@ fn profile(kernel: &Kernel) -> Result<&'static Profile> {
     before.map(|(_, profile)| *profile).ok_or_else(|| Error::new(format!("Linux {release} is older than {oldest}")))
 }
 
+/// Up to a page of code that begins with a symbol, and ends where the next one begins.
+fn code(kernel: &Kernel, symbol: &Symbol) -> Result<Vec<u8>> {
+    let room = kernel.symbols.next(symbol.address).map_or(MOST, |next| (next - symbol.address).min(MOST));
+    kernel.memory.read(symbol.address, room)
+}
+
+/// Code from a kernel's memory, put before the judge.
+fn suite(
+    kernel: &Kernel,
+    (backend, profile): (&'static dyn Backend, &'static Profile),
+    (symbol, code): (&Symbol, Vec<u8>),
+    (text, names): (&str, BTreeMap<u64, String>),
+) -> Result<Suite> {
+    let name = format!("{}@{:#x}", symbol.name, symbol.address);
+    let foreign = Foreign {
+        dump: Some(Dump { base: symbol.address, entries: vec![(String::new(), symbol.address)], end: None, names }),
+        again: Some(kernel.words.clone()),
+        ..Foreign::new(&name, text, vec![(symbol.name.clone(), code)], profile)
+    };
+    let suites = foreign_suites(&foreign, &[backend])?;
+    suites.into_iter().next().ok_or_else(|| Error::new("nothing to judge"))
+}
+
+/// A copy of `ftrace_caller` or `ftrace_regs_caller`.
+fn copied(kernel: &Kernel, backend: &'static dyn Backend, profile: &'static Profile, symbol: &Symbol) -> Result<Suite> {
+    let code = code(kernel, symbol)?;
+    let (text, calls) = copy::contract(kernel, backend, profile, (symbol, &code))?;
+    let end = calls.reads.iter().map(|at| at + 8).max().unwrap_or(0).max(symbol.address + calls.size);
+    let code = code.get(..(end - symbol.address) as usize).unwrap_or(&code).to_vec();
+    let mut names = BTreeMap::from([(calls.call.1, format!("{:#x}", calls.call.1))]);
+    thunk(kernel, backend, &mut names);
+    suite(kernel, (backend, profile), (symbol, code), (&text, names))
+}
+
+/// The name of what who returns through a thunk jumps to.
+fn thunk(kernel: &Kernel, backend: &dyn Backend, names: &mut BTreeMap<u64, String>) {
+    let thunk = backend.machine().return_thunk;
+    if let Ok(symbol) = kernel.symbols.one(thunk) {
+        names.insert(symbol.address, thunk.to_owned());
+    }
+}
+
 /// A trampoline of BPF.
 fn bpf(
     kernel: &Kernel,
@@ -114,7 +160,7 @@ fn bpf(
     profile: &'static Profile,
     (symbol, key): (&Symbol, &str),
 ) -> Result<Suite> {
-    let (memory, symbols) = (&kernel.memory, &kernel.symbols);
+    let symbols = &kernel.symbols;
     let key: u64 = key.parse().map_err(|_| Error::new("its name has no key"))?;
     if key & KERNEL_BTF == 0 {
         return Err(Error::new("it traces a BPF program, whose prototype is not in the kernel's BTF"));
@@ -126,8 +172,7 @@ fn bpf(
         kernel.types.as_ref().ok_or_else(|| Error::new("the kernel's types are not given; valid: --btf FILE"))?;
     let function = types.function((key & (KERNEL_BTF - 1)) as u32)?;
     let traced = symbols.one(&function.name)?;
-    let room = symbols.next(symbol.address).map_or(MOST, |next| (next - symbol.address).min(MOST));
-    let code = memory.read(symbol.address, room)?;
+    let code = code(kernel, symbol)?;
     let callee = |to: u64| match symbols.at(to).map(|symbol| symbol.name.as_str()) {
         Some("__bpf_tramp_enter") => Callee::TrampEnter,
         Some("__bpf_tramp_exit") => Callee::TrampExit,
@@ -142,14 +187,7 @@ fn bpf(
     let names = names(kernel, &written, backend)?;
     let text = written.contract(&names)?;
     let code = code.get(..size).unwrap_or(&code).to_vec();
-    let name = format!("{}@{:#x}", symbol.name, symbol.address);
-    let foreign = Foreign {
-        dump: Some(Dump { base: symbol.address, entries: vec![(String::new(), symbol.address)], end: None, names }),
-        again: Some(kernel.words.clone()),
-        ..Foreign::new(&name, &text, vec![(symbol.name.clone(), code)], profile)
-    };
-    let suites = foreign_suites(&foreign, &[backend])?;
-    suites.into_iter().next().ok_or_else(|| Error::new("nothing to judge"))
+    suite(kernel, (backend, profile), (symbol, code), (&text, names))
 }
 
 /// The names of what it calls, by address: those of which there is one.
@@ -159,10 +197,6 @@ fn names(kernel: &Kernel, written: &Written, backend: &dyn Backend) -> Result<BT
         let symbol = kernel.symbols.at(at).filter(|symbol| kernel.symbols.one(&symbol.name).is_ok());
         names.insert(at, symbol.map_or_else(|| format!("{at:#x}"), |symbol| symbol.name.clone()));
     }
-    // Who returns through a thunk jumps there.
-    let thunk = backend.machine().return_thunk;
-    if let Ok(symbol) = kernel.symbols.one(thunk) {
-        names.insert(symbol.address, thunk.to_owned());
-    }
+    thunk(kernel, backend, &mut names);
     Ok(names)
 }

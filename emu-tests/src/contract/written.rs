@@ -146,6 +146,44 @@ pub fn written_calls(
     }
 }
 
+/// What a copy of an entry trampoline calls and reads (kernel arch/x86/kernel/ftrace.c, create_trampoline).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CopiedCalls {
+    /// The address of the one call, and of what it calls.
+    pub call: (u64, u64),
+    /// The words behind the code that it reads.
+    pub reads: BTreeSet<u64>,
+    /// Bytes of code.
+    pub size: u64,
+}
+
+/// Read the call of the copy that `code` at `base` begins with.
+///
+/// # Errors
+/// It calls nothing, or several functions.
+pub fn copied_calls(backend: &dyn Backend, (code, base): (&[u8], u64)) -> Result<CopiedCalls> {
+    let lines = followed(backend, (code, base), vec![base], &|_, to| to.wrapping_sub(base) < code.len() as u64)?;
+    let end = |line: &Decoded| line.at + u64::from(line.size);
+    let size = lines.values().next_back().map_or(0, |last| end(last) - base);
+    let reads = lines.values().filter_map(|line| read_at(&line.text, end(line)));
+    let reads = reads.filter(|at| *at >= base + size).collect();
+    let mut calls = lines.values().filter_map(|line| Some((line.at, line.target.filter(|_| pushes(line))?)));
+    match (calls.next(), calls.next()) {
+        (Some(call), None) => Ok(CopiedCalls { call, reads, size }),
+        (None, _) => Err(Error::new(format!("no call at {base:#x}"))),
+        (_, Some((second, _))) => Err(Error::new(format!("a second call at {second:#x}"))),
+    }
+}
+
+/// The address in an operand that counts from the next instruction, as the disassembler writes it.
+fn read_at(text: &str, next: u64) -> Option<u64> {
+    let (_, rest) = text.split_once("[rip ")?;
+    let (sign, rest) = rest.split_at_checked(2)?;
+    let digits = rest.split(']').next()?;
+    let by = digits.strip_prefix("0x").map_or_else(|| digits.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())?;
+    Some(if sign == "- " { next.wrapping_sub(by) } else { next.wrapping_add(by) })
+}
+
 fn pushes(line: &Decoded) -> bool {
     line.branch.is_some_and(|branch| branch.pushes)
 }

@@ -206,6 +206,9 @@ static void print_all(void)
 		if (sscanf(line, "%llx %c %511s %127s", &at, &type, name, module) < 3 || !wanted(name, module))
 			continue;
 		printf("symbol: %llx %c %s %s\n", at, type, name, module);
+		// What is copied is read too: a copy is told by it.
+		if (!strcmp(name, "ftrace_caller") || !strcmp(name, "ftrace_regs_caller"))
+			print_memory(kcore, at);
 		if (strncmp(name, "bpf_trampoline_", 15) && strcmp(name, "ftrace_trampoline"))
 			continue;
 		print_memory(kcore, at);
