@@ -299,3 +299,56 @@ fn what_is_not_a_kernels_is_refused_with_the_cure() {
     image.bench.refuses(&without, &["the kernel's types are not given"]);
     image.bench.refuses(&["check", "--kcore", "kcore"], &["--kallsyms"]);
 }
+
+/// A kernel's memory with a copy of a generated `ftrace_caller`, changed so, behind which its `ftrace_ops` is named; and the original.
+fn copy(from: &str, to: &str) -> Bench {
+    const AT: u64 = 0xffff_ffff_c060_0000;
+    let b = Bench::new();
+    b.ok(&["gen", "ftrace_caller", "--arch", "x86_64", "--profile", "linux-7.3", "--stem", "copy", "--emit", "asm"]);
+    let text = fs::read_to_string(b.path("copy.S")).unwrap();
+    assert!(text.contains(from), "{text}");
+    let build = |text: &str, end: u64| {
+        fs::write(b.path("t.S"), text).unwrap();
+        b.tool("x86_64-linux-gnu-gcc", &["-c", "t.S", "-o", "t.o"]);
+        let (at, op) = (format!("-Ttext={AT:#x}"), format!("--defsym=function_trace_op={:#x}", AT + end));
+        let stub = format!("--defsym=ftrace_stub={:#x}", AT + 0x10_0000);
+        b.tool("x86_64-linux-gnu-ld", &[&at, &op, &stub, "-e", "0", "t.o", "-o", "t"]);
+        b.tool("x86_64-linux-gnu-objcopy", &["-O", "binary", "-j", ".text", "t", "t.bin"]);
+        fs::read(b.path("t.bin")).unwrap()
+    };
+    let size = build(&text, 0x400).len() as u64;
+    let (original, copy) = (build(&text, size), build(&text.replace(from, to), size));
+    assert_eq!((copy.len() as u64, copy == original), (size, from == to));
+    let mut memory = [copy, 0xffff_8881_0204_5600_u64.to_le_bytes().to_vec()].concat();
+    let behind = AT + memory.len() as u64;
+    memory.extend(original);
+    fs::write(b.path("kcore"), core(62, AT, &memory)).unwrap();
+    let symbols = format!(
+        "{AT:016x} t ftrace_trampoline [__builtin__ftrace]\n{behind:016x} T ftrace_caller\n{:016x} T end\n",
+        behind + size
+    );
+    fs::write(b.path("kallsyms"), symbols).unwrap();
+    b
+}
+
+/// What a report says fails: clauses, and places.
+fn of_copy(b: &Bench) -> Vec<String> {
+    let run = b.run(&["check", "--kcore", "kcore", "--kallsyms", "kallsyms", "--format", "json"]);
+    let report = String::from_utf8(run.stdout).unwrap();
+    assert!(!report.is_empty(), "{}", String::from_utf8_lossy(&run.stderr));
+    failures(&report)
+}
+
+#[test]
+fn copies_of_entry_trampolines_are_judged_by_the_contract_of_the_original() {
+    assert_eq!(of_copy(&copy("ret", "ret")), Vec::<String>::new());
+    let faults = [
+        ("function_trace_op(%rip), %rdx", "function_trace_op(%rip), %rbx", "P10 given:rdx"),
+        ("FRAME_SIZE + 8(%rsp), %rsi", "FRAME_SIZE + 0(%rsp), %rsi", "P10 parent_ip"),
+        ("PT_R9(%rsp), %r9", "PT_R8(%rsp), %r9", "P11 r9"),
+    ];
+    for (from, to, place) in faults {
+        let found = of_copy(&copy(from, to));
+        assert!(found.iter().any(|f| f == place), "{from}: {found:?}");
+    }
+}
