@@ -322,11 +322,23 @@ fn copy(from: &str, to: &str) -> Bench {
     let mut memory = [copy, 0xffff_8881_0204_5600_u64.to_le_bytes().to_vec()].concat();
     let behind = AT + memory.len() as u64;
     memory.extend(original);
+    let mut symbols = format!("{AT:016x} t ftrace_trampoline [__builtin__ftrace]\n{behind:016x} T ftrace_caller\n");
+    // Functions: behind ENDBR64 a call of the copy, off, written just now, a call of a function, and none with a site.
+    let call = |at: u64, to: u64| [&[0xe8][..], &(to.wrapping_sub(at + 5) as u32).to_le_bytes()].concat();
+    let start = behind + size;
+    let functions: [(&str, Vec<u8>); 5] = [
+        ("traced", [vec![0xf3, 0x0f, 0x1e, 0xfa], call(start + 4, AT)].concat()),
+        ("off", vec![0x0f, 0x1f, 0x44, 0, 0]),
+        ("written", vec![0xcc, 0x1f, 0x44, 0, 0]),
+        ("astray", call(start + 3 * 32, start + 32)),
+        ("plain", vec![0x55, 0x48, 0x89, 0xe5, 0xc3]),
+    ];
+    for (n, (name, code)) in functions.iter().enumerate() {
+        symbols += &format!("{:016x} T {name}\n", start + 32 * n as u64);
+        memory.extend(code);
+        memory.resize((start - AT) as usize + 32 * (n + 1), 0xcc);
+    }
     fs::write(b.path("kcore"), core(62, AT, &memory)).unwrap();
-    let symbols = format!(
-        "{AT:016x} t ftrace_trampoline [__builtin__ftrace]\n{behind:016x} T ftrace_caller\n{:016x} T end\n",
-        behind + size
-    );
     fs::write(b.path("kallsyms"), symbols).unwrap();
     b
 }
@@ -345,10 +357,27 @@ fn copies_of_entry_trampolines_are_judged_by_the_contract_of_the_original() {
     let faults = [
         ("function_trace_op(%rip), %rdx", "function_trace_op(%rip), %rbx", "P10 given:rdx"),
         ("FRAME_SIZE + 8(%rsp), %rsi", "FRAME_SIZE + 0(%rsp), %rsi", "P10 parent_ip"),
-        ("PT_R9(%rsp), %r9", "PT_R8(%rsp), %r9", "P11 r9"),
+        ("PT_R9(%rsp), %r9", "PT_R8(%rsp), %r9", "P1 r9"),
     ];
     for (from, to, place) in faults {
         let found = of_copy(&copy(from, to));
         assert!(found.iter().any(|f| f == place), "{from}: {found:?}");
     }
+}
+
+#[test]
+fn the_sites_of_a_kernel_are_told_by_their_bytes() {
+    let b = copy("ret", "ret");
+    let text = b.ends(1, &["sites", "--kcore", "kcore", "--kallsyms", "kallsyms", "--format", "json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let sites = report["sites"].as_array().unwrap().iter();
+    let text = |site: &Value, key: &str| site[key].as_str().unwrap_or("-").to_owned();
+    let found: Vec<[String; 3]> =
+        sites.map(|site| ["function", "state", "target"].map(|key| text(site, key))).collect();
+    let expected =
+        [["traced", "on", "ftrace_trampoline"], ["written", "being-written", "-"], ["astray", "elsewhere", "off"]];
+    assert_eq!(found, expected.map(|site| site.map(str::to_owned)));
+    assert_eq!([&report["totals"]["off"], &report["totals"]["on"], &report["totals"]["strange"]], [1, 1, 2]);
+    b.refuses(&["sites", "--kcore", "kcore"], &["--kallsyms"]);
+    b.refuses(&["sites"], &["<FILE>"]);
 }

@@ -7,6 +7,7 @@
 mod contract;
 mod copy;
 mod memory;
+mod sites;
 mod symbols;
 mod types;
 
@@ -18,6 +19,7 @@ use codegen::words::error::{Error, Result};
 use emu_tests::{Callee, Dump, Foreign, Suite, foreign_suites, written_calls};
 
 pub use memory::Memory;
+pub use sites::{RunningSite, State, sites};
 pub use symbols::Symbols;
 pub use types::Types;
 
@@ -61,9 +63,7 @@ pub struct Found {
 /// # Errors
 /// No profile is for this kernel, or it is of an unknown architecture.
 pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Found>> {
-    let machine = kernel.memory.machine();
-    let backend = backends.iter().copied().find(|backend| backend.facts().machine == machine);
-    let backend = backend.ok_or_else(|| Error::new(format!("the kernel's memory is of ELF machine {machine}")))?;
+    let backend = machine(kernel, backends)?;
     let profile = profile(kernel)?;
     let mut all = Vec::new();
     let written: Vec<&Symbol> = kernel.symbols.all().filter(|symbol| is_written(&symbol.name)).collect();
@@ -82,6 +82,13 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
         all.push(Found { name: format!("{}@{:#x}", symbol.name, symbol.address), judged });
     }
     Ok(all)
+}
+
+/// The architecture of a kernel.
+fn machine(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<&'static dyn Backend> {
+    let machine = kernel.memory.machine();
+    let backend = backends.iter().copied().find(|backend| backend.facts().machine == machine);
+    backend.ok_or_else(|| Error::new(format!("the kernel's memory is of ELF machine {machine}")))
 }
 
 /// Is it the name of code that a kernel writes to take the place of other code?

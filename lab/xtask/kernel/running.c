@@ -179,7 +179,7 @@ static void print_memory(int kcore, unsigned long long at)
 static int wanted(const char *name, const char *module)
 {
 	static const char *const names[] = {
-		"vfs_open", "vfs_read", "vfs_write", "security_file_open", "vfs_fallocate", "do_sys_openat2", "mmap_region",
+		"vfs_open", "vfs_read", "vfs_statfs", "vfs_getattr", "vfs_rename", "vfs_write", "security_file_open", "vfs_fallocate", "do_sys_openat2", "mmap_region",
 		"__x64_sys_getpid", "__arm64_sys_getpid", "__riscv_sys_getpid", "__x86_return_thunk", "ftrace_caller",
 		"ftrace_regs_caller", "ftrace_ops_list_func", "arch_ftrace_ops_list_func", "kprobe_ftrace_handler", "ftrace_stub",
 	};
@@ -190,6 +190,33 @@ static int wanted(const char *name, const char *module)
 	return !strncmp(name, "__bpf_", 6) || !strcmp(module, "[bpf]") || !strncmp(module, "[__builtin", 10);
 }
 
+// The functions that the kernel says are traced.
+static char traced[64][128];
+static int all_traced;
+
+static void read_traced(void)
+{
+	FILE *list = fopen(TRACING "enabled_functions", "r");
+	char line[4096];
+
+	while (list && all_traced < 64 && fgets(line, sizeof(line), list)) {
+		if (line[0] == '\t' || line[0] == ' ' || sscanf(line, "%127s", traced[all_traced]) != 1)
+			continue;
+		printf("traced: %s\n", traced[all_traced]);
+		all_traced++;
+	}
+	if (list)
+		fclose(list);
+}
+
+static int is_traced(const char *name)
+{
+	for (int i = 0; i < all_traced; i++)
+		if (!strcmp(traced[i], name))
+			return 1;
+	return 0;
+}
+
 static void print_all(void)
 {
 	FILE *symbols = fopen("/proc/kallsyms", "r");
@@ -197,17 +224,20 @@ static void print_all(void)
 	char line[1024], name[512], module[128], type;
 	unsigned long long at;
 
+	read_traced();
 	if (!symbols || kcore < 0) {
 		printf("running: no kallsyms or no kcore\n");
 		return;
 	}
 	while (fgets(line, sizeof(line), symbols)) {
 		module[0] = 0;
-		if (sscanf(line, "%llx %c %511s %127s", &at, &type, name, module) < 3 || !wanted(name, module))
+		if (sscanf(line, "%llx %c %511s %127s", &at, &type, name, module) < 3)
+			continue;
+		if (!wanted(name, module) && !is_traced(name))
 			continue;
 		printf("symbol: %llx %c %s %s\n", at, type, name, module);
-		// What is copied is read too: a copy is told by it.
-		if (!strcmp(name, "ftrace_caller") || !strcmp(name, "ftrace_regs_caller"))
+		// What is copied is read too, as a copy is told by it, and functions for their sites.
+		if (is_traced(name) || (*module != '[' && strncmp(name, "__", 2)))
 			print_memory(kcore, at);
 		if (strncmp(name, "bpf_trampoline_", 15) && strcmp(name, "ftrace_trampoline"))
 			continue;

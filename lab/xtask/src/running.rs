@@ -2,7 +2,7 @@
 //! `cargo xtask running`: boots Debian's own kernels with BPF programs and tracers, takes the trampolines that they wrote out of their
 //! memory, and has the tool judge all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             println!("{}: {}", kernel.name, place.what);
             let files = Files::boot(kernel, &place.image, &dir)?;
             good &= judged(&files)?;
+            good &= sited(&files)?;
         }
     }
     Ok(if good { Outcome::Good } else { Outcome::Bad })
@@ -48,6 +49,8 @@ struct Files {
     btf: PathBuf,
     /// What the kernel's own list of symbols has of trampolines.
     trampolines: usize,
+    /// The functions that are traced, by the kernel's own list.
+    traced: BTreeSet<String>,
 }
 
 impl Files {
@@ -69,6 +72,7 @@ impl Files {
             kallsyms: dir.join("kallsyms"),
             btf: dir.join("btf"),
             trampolines: symbols.iter().filter(written).count(),
+            traced: told("traced: ").into_iter().map(str::to_owned).collect(),
         };
         write(&files.kallsyms, (symbols.join("\n") + "\n").as_bytes())?;
         let release = told("release: ").first().copied().unwrap_or_default().to_owned();
@@ -76,6 +80,28 @@ impl Files {
         write(&files.btf, &types(image, dir)?)?;
         Ok(files)
     }
+}
+
+/// Have the tool say what each site does; print it, and whether those are on that the kernel lists, and no others.
+fn sited(files: &Files) -> Result<bool, Failure> {
+    let mut tool = tramptool();
+    tool.args(["sites", "--format", "json", "--kcore"]).arg(&files.kcore).arg("--kallsyms").arg(&files.kallsyms);
+    let run = tool.output().map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
+    let sites = report["sites"].as_array().map_or(&[][..], |all| all);
+    let text = |site: &Value, key: &str| site[key].as_str().unwrap_or_default().to_owned();
+    for site in sites {
+        let calls = site["calls"].as_str().map_or(String::new(), |calls| format!(", which calls {calls}"));
+        println!("    site: {} {} {}{calls}", text(site, "function"), text(site, "state"), text(site, "target"));
+    }
+    let on = sites.iter().filter(|site| site["state"] == "on").map(|site| text(site, "function"));
+    let on: BTreeSet<String> = on.collect();
+    println!("    {} sites on, {} off; {} in the kernel's list", on.len(), report["totals"]["off"], files.traced.len());
+    if on != files.traced || !run.status.success() {
+        println!("    the kernel's list: {:?}", files.traced);
+        print!("{}", String::from_utf8_lossy(&run.stderr));
+    }
+    Ok(on == files.traced && run.status.success() && !on.is_empty())
 }
 
 /// An ELF core file with this memory: addresses, and bytes in hexadecimal digits.

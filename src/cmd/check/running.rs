@@ -1,13 +1,13 @@
 //! The trampolines that a kernel wrote, for `check`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use codegen::words::error::{Error, Result};
 use emu_tests::{Missing, Suite};
-use tool::running::{Found, Kernel, Memory, Symbols, Types, find};
+use tool::running::{Found, Kernel, find};
 
-use crate::cmd::shared::input;
+use crate::cmd::shared::running::{Files, kernel};
 
 /// Whose memory is searched.
 #[derive(Args)]
@@ -32,39 +32,9 @@ impl RunningArgs {
     /// # Errors
     /// Its files cannot be read, or have no trampoline that can be judged.
     pub fn suites(&self) -> Result<Option<Vec<Suite>>> {
-        self.kernel()?.map(|kernel| found(&kernel)).transpose()
-    }
-
-    /// The kernel whose own trampolines are asked for.
-    ///
-    /// # Errors
-    /// Its memory, symbols or types cannot be read.
-    fn kernel(&self) -> Result<Option<Kernel>> {
-        let proc = [Path::new("/proc/kcore"), Path::new("/proc/kallsyms"), Path::new("/sys/kernel/btf/vmlinux")];
-        let (kcore, kallsyms, btf) = match (&self.kcore, &self.kallsyms) {
-            (Some(kcore), Some(kallsyms)) => (kcore.as_path(), kallsyms.as_path(), self.btf.as_deref()),
-            _ if self.running => (proc[0], proc[1], Some(proc[2]).filter(|btf| btf.exists())),
-            _ => return Ok(None),
-        };
-        let place = |path: &Path, e: &dyn std::fmt::Display| Error::new(format!("{}: {e}", path.display()));
-        let symbols = input::text(kallsyms).map_err(|e| place(kallsyms, &e))?;
-        let types = btf.map(|btf| {
-            let bytes = input::bytes(btf).map_err(|e| place(btf, &e))?;
-            Types::parse(bytes).map_err(|e| e.at(btf.display()))
-        });
-        let given = [("--kcore", Some(kcore)), ("--kallsyms", Some(kallsyms)), ("--btf", btf)];
-        let word =
-            |(option, path): &(&str, Option<&Path>)| Some([(*option).to_owned(), path.as_ref()?.display().to_string()]);
-        let words = given.iter().filter(|_| !self.running).filter_map(word).flatten();
-        Ok(Some(Kernel {
-            memory: Memory::open(kcore).map_err(|e| match self.running {
-                true => Error::new(format!("{e}; valid: as root, on a kernel with CONFIG_PROC_KCORE")),
-                false => e,
-            })?,
-            symbols: Symbols::parse(&symbols).map_err(|e| e.at(kallsyms.display()))?,
-            types: types.transpose()?,
-            words: words.chain(self.running.then(|| "--running".to_owned())).collect(),
-        }))
+        let files = self.kcore.as_deref().zip(self.kallsyms.as_deref());
+        let files = files.map(|(kcore, kallsyms)| Files { kcore, kallsyms, btf: self.btf.as_deref() });
+        kernel(files, self.running)?.map(|kernel| found(&kernel)).transpose()
     }
 }
 

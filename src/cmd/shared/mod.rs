@@ -9,6 +9,8 @@ pub mod input;
 pub mod output;
 pub mod refused;
 #[cfg(feature = "judge")]
+pub mod running;
+#[cfg(feature = "judge")]
 pub mod sandbox;
 #[cfg(feature = "judge")]
 pub mod threads;

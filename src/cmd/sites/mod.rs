@@ -1,8 +1,11 @@
-//! `sites`: what in a file can be traced.
+//! `sites`: what in a file can be traced, and what is traced in a kernel.
+
+#[cfg(feature = "judge")]
+mod running;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use codegen::backend::Backend;
@@ -12,17 +15,30 @@ use link::sites::{DROPPED, ListedSite};
 use serde::Serialize;
 use tool::printed::printable;
 
-use super::shared::compressed;
-use super::shared::exit::DONE;
-use super::shared::ui::{Format, Style, Ui};
+use crate::cmd::shared::compressed;
+use crate::cmd::shared::exit::DONE;
+use crate::cmd::shared::ui::{Format, Style, Ui};
 
 /// Arguments of `sites`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SitesArgs {
     /// A vmlinux, module, object, shared library or program, also compressed with gzip, xz or zstd
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[cfg_attr(feature = "judge", arg(value_name = "FILE", required_unless_present_any = ["running", "kcore"]))]
+    #[cfg_attr(not(feature = "judge"), arg(value_name = "FILE", required = true))]
+    file: Option<PathBuf>,
+    /// What each site does of the kernel whose memory this is: /proc/kcore, or an ELF core file made of it
+    #[cfg(feature = "judge")]
+    #[arg(long, value_name = "FILE", requires = "kallsyms", conflicts_with_all = ["file", "running"])]
+    kcore: Option<PathBuf>,
+    /// The symbols of that kernel: a copy of its /proc/kallsyms that shows addresses
+    #[cfg(feature = "judge")]
+    #[arg(long, value_name = "FILE", requires = "kcore")]
+    kallsyms: Option<PathBuf>,
+    /// The same for the kernel that runs here: root can read its memory. Nothing is written
+    #[cfg(feature = "judge")]
+    #[arg(long, conflicts_with = "file")]
+    running: bool,
     /// The output's format
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -34,7 +50,8 @@ it finds the list by its contents. `live` is the number that the kernel prints a
 
 Examples:
   tramptool sites vmlinux
-  tramptool sites ftrace-direct.ko.xz --format json";
+  tramptool sites ftrace-direct.ko.xz --format json
+  tramptool sites --running";
 
 #[derive(Serialize)]
 struct Listing<'a> {
@@ -96,8 +113,13 @@ struct Totals {
 /// # Errors
 /// The file cannot be read, is damaged or for another machine, or lists no sites.
 pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
-    let name = args.file.display().to_string();
-    let bytes = compressed::contents(&args.file)?;
+    #[cfg(feature = "judge")]
+    if let Some(kernel) = running::kernel(args)? {
+        return running::run(&kernel, args.format, ui);
+    }
+    let file = args.file.as_deref().unwrap_or(Path::new(""));
+    let name = file.display().to_string();
+    let bytes = compressed::contents(file)?;
     let input = Input { name: &name, bytes: &bytes };
     let backend = tool::backend_of(&input)?;
     let sites = link::sites::sites(backend, &input)?;

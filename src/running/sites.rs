@@ -1,0 +1,193 @@
+//! The sites of a running kernel: what each does, told by its bytes in the kernel's memory, as the profile says that a kernel writes
+//! them.
+
+use std::collections::BTreeMap;
+
+use codegen::arch::patch::{SiteState, Write};
+use codegen::arch::site::{Site, Spot, What};
+use codegen::backend::Backend;
+use codegen::words::error::Result;
+use emu_tests::{copied_calls, disassemble};
+use serde::Serialize;
+
+use super::symbols::Symbol;
+use super::{FTRACE, Kernel, machine, profile};
+
+/// Bytes before a site: landing pads of functions (x86-64 ENDBR64, arm64 BTI and PACIASP, RISC-V LPAD).
+const PADS: [u64; 2] = [0, 4];
+
+/// Bytes of a site.
+const LONGEST: u64 = 16;
+
+/// What a site does.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum State {
+    /// Nothing.
+    Off,
+    /// It goes to a trampoline.
+    On {
+        /// The trampoline's name, and its address where others have the name too.
+        target: String,
+        /// It jumps there, and does not call.
+        jump: bool,
+        /// What a copy of an entry trampoline calls.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        calls: Option<String>,
+    },
+    /// A breakpoint stands there while it is written.
+    BeingWritten,
+    /// It goes to what is no trampoline that the kernel names.
+    Elsewhere {
+        /// Where.
+        target: String,
+    },
+}
+
+/// A site.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RunningSite {
+    /// The function.
+    pub function: String,
+    /// The address that the tracer records.
+    pub ip: u64,
+    /// What it does.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+/// What tells sites.
+struct Reader<'k> {
+    kernel: &'k Kernel,
+    backend: &'static dyn Backend,
+    site: &'static Site,
+    entry: Option<u64>,
+    /// The trampolines by address.
+    trampolines: BTreeMap<u64, &'k Symbol>,
+}
+
+/// All sites of a kernel whose memory is given.
+///
+/// # Errors
+/// No profile is for this kernel, or it is of an unknown architecture.
+pub fn sites(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<RunningSite>> {
+    let backend = machine(kernel, backends)?;
+    let convention = profile(kernel)?.convention(backend.facts().name)?;
+    let entries: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
+    let is_one = |symbol: &&Symbol| {
+        entries.contains(&symbol.name.as_str()) || symbol.name == FTRACE || symbol.name.starts_with("bpf_trampoline_")
+    };
+    let reader = Reader {
+        kernel,
+        backend,
+        site: &convention.site,
+        entry: convention.site.entry.and_then(|name| kernel.symbols.one(name).ok()).map(|symbol| symbol.address),
+        trampolines: kernel.symbols.all().filter(is_one).map(|symbol| (symbol.address, symbol)).collect(),
+    };
+    let mut all = Vec::new();
+    for symbol in kernel.symbols.all().filter(|symbol| !reader.trampolines.contains_key(&symbol.address)) {
+        all.extend(reader.of(symbol)?);
+    }
+    all.dedup_by_key(|site| site.ip);
+    Ok(all)
+}
+
+impl Reader<'_> {
+    /// The site of a function, if it has one and its memory is given.
+    fn of(&self, symbol: &Symbol) -> Result<Option<RunningSite>> {
+        let Ok(code) = self.kernel.memory.read(symbol.address, PADS[1] + LONGEST) else { return Ok(None) };
+        // The tracer records the address behind what it writes first.
+        let protocol = &self.site.protocol;
+        let all = [&protocol.initial, &protocol.disabled, &protocol.call].into_iter().flatten();
+        let before = all.filter(|w| !matches!(w.what, What::Op | What::NopOp(_))).map(|w| w.at).min().unwrap_or(0);
+        for pad in PADS {
+            let Some(bytes) = code.get(pad as usize..) else { continue };
+            let ip = symbol.address.wrapping_add(pad).wrapping_add_signed(-before);
+            let found = Bytes { at: symbol.address.wrapping_add(pad), bytes };
+            if let Some(state) = self.state(ip, &found)? {
+                return Ok(Some(RunningSite { function: symbol.name.clone(), ip, state }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the site at `ip` does, if these bytes are one.
+    fn state(&self, ip: u64, found: &Bytes) -> Result<Option<State>> {
+        let written = |state| self.written(ip, state);
+        let off = written(SiteState::Disabled);
+        if off.as_ref().is_some_and(|writes| found.has(writes)) {
+            return Ok(Some(State::Off));
+        }
+        let on = |target, jump| written(SiteState::Enabled { target, op: Some(0), jump });
+        for (&target, symbol) in &self.trampolines {
+            for jump in [false, true] {
+                if on(target, jump).is_some_and(|writes| found.has(&writes)) {
+                    let calls = self.copy(symbol);
+                    return Ok(Some(State::On { target: self.name(symbol), jump, calls }));
+                }
+            }
+        }
+        let traps = |breakpoint: &Vec<u8>| {
+            let mut first = found.bytes.to_vec();
+            let same = first.starts_with(breakpoint);
+            off.iter().flatten().for_each(|write| {
+                first.splice(..breakpoint.len(), write.bytes.iter().take(breakpoint.len()).copied()).for_each(drop)
+            });
+            same && off.as_ref().is_some_and(|writes| Bytes { at: found.at, bytes: &first }.has(writes))
+        };
+        if self.site.protocol.breakpoint.as_ref().is_some_and(traps) {
+            return Ok(Some(State::BeingWritten));
+        }
+        let lines = disassemble(self.backend.machine(), found.bytes, 0)?;
+        for target in lines.iter().take(2).filter_map(|line| line.target) {
+            let target = found.at.wrapping_add(target as u64);
+            if [false, true].into_iter().any(|jump| on(target, jump).is_some_and(|writes| found.has(&writes))) {
+                let name = self.kernel.symbols.at(target).map_or_else(|| format!("{target:#x}"), |s| s.name.clone());
+                return Ok(Some(State::Elsewhere { target: name }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What stands at a site in a state; none if it cannot be in it.
+    fn written(&self, ip: u64, state: SiteState) -> Option<Vec<Write>> {
+        let spot = Spot { ip, has_op: false, toward: self.entry, nop_op: None };
+        self.site.patch(self.backend, spot, state).ok()
+    }
+
+    /// The name of a trampoline, with its address if several have it.
+    fn name(&self, symbol: &Symbol) -> String {
+        match self.kernel.symbols.one(&symbol.name) {
+            Ok(_) => symbol.name.clone(),
+            Err(_) => format!("{}@{:#x}", symbol.name, symbol.address),
+        }
+    }
+
+    /// What a copy of an entry trampoline calls.
+    fn copy(&self, symbol: &Symbol) -> Option<String> {
+        let code = (symbol.name == FTRACE).then(|| super::code(self.kernel, symbol).ok()).flatten()?;
+        let (_, to) = copied_calls(self.backend, (&code, symbol.address)).ok()?.call;
+        Some(self.kernel.symbols.at(to).map_or_else(|| format!("{to:#x}"), |symbol| symbol.name.clone()))
+    }
+}
+
+/// Memory.
+struct Bytes<'m> {
+    at: u64,
+    bytes: &'m [u8],
+}
+
+impl Bytes<'_> {
+    /// Does what these writes leave stand there? Of two writes to a place, the last one counts.
+    fn has(&self, writes: &[Write]) -> bool {
+        let mut left: BTreeMap<u64, u8> = BTreeMap::new();
+        for Write { at, bytes } in writes {
+            left.extend(bytes.iter().enumerate().map(|(n, byte)| (at.wrapping_add(n as u64), *byte)));
+        }
+        let there = |(at, byte): (&u64, &u8)| {
+            let offset = usize::try_from(at.wrapping_sub(self.at)).ok();
+            offset.and_then(|offset| self.bytes.get(offset)) == Some(byte)
+        };
+        !left.is_empty() && left.iter().all(there)
+    }
+}
