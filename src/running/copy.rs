@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use crate::contracts::{CONTRACTS, shipped};
 
-use super::Kernel;
+use super::kernel::Kernel;
 use super::symbols::Symbol;
 
 /// What copies are made of.

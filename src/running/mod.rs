@@ -6,6 +6,7 @@
 
 mod contract;
 mod copy;
+mod kernel;
 mod memory;
 mod sites;
 mod symbols;
@@ -18,37 +19,21 @@ use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
 use emu_tests::{Callee, Dump, Foreign, Suite, foreign_suites, written_calls};
 
+pub use kernel::Kernel;
 pub use memory::Memory;
 pub use sites::{RunningSite, State, sites};
 pub use symbols::Symbols;
 pub use types::Types;
 
 use contract::Written;
+use kernel::FTRACE;
 use symbols::Symbol;
-
-/// Bytes of a trampoline: the kernel writes at most a page (kernel kernel/bpf/trampoline.c).
-const MOST: u64 = 4096;
 
 /// Trampolines that are looked at.
 const MOST_TRAMPOLINES: usize = 4096;
 
-/// The name of each copy of `ftrace_caller` or `ftrace_regs_caller`.
-const FTRACE: &str = "ftrace_trampoline";
-
 /// Bit 31 of a key: the number below is that of a type in a kernel's BTF.
 const KERNEL_BTF: u64 = 1 << 31;
-
-/// What to read.
-pub struct Kernel {
-    /// Its memory.
-    pub memory: Memory,
-    /// Its symbols.
-    pub symbols: Symbols,
-    /// Its types; without them, nothing is known of prototypes.
-    pub types: Option<Types>,
-    /// The arguments that name these again.
-    pub words: Vec<String>,
-}
 
 /// A trampoline that is found.
 pub struct Found {
@@ -63,8 +48,8 @@ pub struct Found {
 /// # Errors
 /// No profile is for this kernel, or it is of an unknown architecture.
 pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Found>> {
-    let backend = machine(kernel, backends)?;
-    let profile = profile(kernel)?;
+    let backend = kernel.backend(backends)?;
+    let profile = kernel.profile()?;
     let mut all = Vec::new();
     let written: Vec<&Symbol> = kernel.symbols.all().filter(|symbol| is_written(&symbol.name)).collect();
     if written.len() > MOST_TRAMPOLINES {
@@ -84,44 +69,9 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
     Ok(all)
 }
 
-/// The architecture of a kernel.
-fn machine(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<&'static dyn Backend> {
-    let machine = kernel.memory.machine();
-    let backend = backends.iter().copied().find(|backend| backend.facts().machine == machine);
-    backend.ok_or_else(|| Error::new(format!("the kernel's memory is of ELF machine {machine}")))
-}
-
 /// Is it the name of code that a kernel writes to take the place of other code?
 fn is_written(name: &str) -> bool {
     [FTRACE, "kprobe_insn_page", "kprobe_optinsn_page"].contains(&name) || name.starts_with("bpf_trampoline_")
-}
-
-/// The profile for the kernel's version, or for the newest one before it.
-fn profile(kernel: &Kernel) -> Result<&'static Profile> {
-    let number = |version: &str| -> Option<(u32, u32)> {
-        let mut parts = version.split(|c: char| !c.is_ascii_digit());
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    };
-    let release = kernel.memory.release().ok_or_else(|| {
-        Error::new(
-            "the kernel's memory has no note VMCOREINFO with OSRELEASE; valid: /proc/kcore, or a file made of it",
-        )
-    })?;
-    let ours = number(release).ok_or_else(|| Error::new(format!("OSRELEASE={release} is no version")))?;
-    let mut known = Vec::new();
-    for name in profiles::names() {
-        let profile = tramptool::internal::profile(name)?;
-        known.extend(profile.kernels.iter().filter_map(|version| Some((number(version)?, profile))));
-    }
-    let before = known.iter().filter(|(version, _)| *version <= ours).max_by_key(|(version, _)| *version);
-    let oldest = known.iter().map(|((major, minor), _)| format!("{major}.{minor}")).min().unwrap_or_default();
-    before.map(|(_, profile)| *profile).ok_or_else(|| Error::new(format!("Linux {release} is older than {oldest}")))
-}
-
-/// Up to a page of code that begins with a symbol, and ends where the next one begins.
-fn code(kernel: &Kernel, symbol: &Symbol) -> Result<Vec<u8>> {
-    let room = kernel.symbols.next(symbol.address).map_or(MOST, |next| (next - symbol.address).min(MOST));
-    kernel.memory.read(symbol.address, room)
 }
 
 /// Code from a kernel's memory, put before the judge.
@@ -143,7 +93,7 @@ fn suite(
 
 /// A copy of `ftrace_caller` or `ftrace_regs_caller`.
 fn copied(kernel: &Kernel, backend: &'static dyn Backend, profile: &'static Profile, symbol: &Symbol) -> Result<Suite> {
-    let code = code(kernel, symbol)?;
+    let code = kernel.code(symbol)?;
     let (text, calls) = copy::contract(kernel, backend, profile, (symbol, &code))?;
     let end = calls.reads.iter().map(|at| at + 8).max().unwrap_or(0).max(symbol.address + calls.size);
     let code = code.get(..(end - symbol.address) as usize).unwrap_or(&code).to_vec();
@@ -179,7 +129,7 @@ fn bpf(
         kernel.types.as_ref().ok_or_else(|| Error::new("the kernel's types are not given; valid: --btf FILE"))?;
     let function = types.function((key & (KERNEL_BTF - 1)) as u32)?;
     let traced = symbols.one(&function.name)?;
-    let code = code(kernel, symbol)?;
+    let code = kernel.code(symbol)?;
     let callee = |to: u64| match symbols.at(to).map(|symbol| symbol.name.as_str()) {
         Some("__bpf_tramp_enter") => Callee::TrampEnter,
         Some("__bpf_tramp_exit") => Callee::TrampExit,

@@ -10,8 +10,8 @@ use codegen::words::error::Result;
 use emu_tests::{copied_calls, disassemble};
 use serde::Serialize;
 
+use super::kernel::{FTRACE, Kernel};
 use super::symbols::Symbol;
-use super::{FTRACE, Kernel, machine, profile};
 
 /// Bytes before a site: landing pads of functions (x86-64 ENDBR64, arm64 BTI and PACIASP, RISC-V LPAD).
 const PADS: [u64; 2] = [0, 4];
@@ -71,8 +71,8 @@ struct Reader<'k> {
 /// # Errors
 /// No profile is for this kernel, or it is of an unknown architecture.
 pub fn sites(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<RunningSite>> {
-    let backend = machine(kernel, backends)?;
-    let convention = profile(kernel)?.convention(backend.facts().name)?;
+    let backend = kernel.backend(backends)?;
+    let convention = kernel.profile()?.convention(backend.facts().name)?;
     let entries: Vec<&str> = convention.specs().map(|spec| spec.name).collect();
     let is_one = |symbol: &&Symbol| {
         entries.contains(&symbol.name.as_str()) || symbol.name == FTRACE || symbol.name.starts_with("bpf_trampoline_")
@@ -165,7 +165,7 @@ impl Reader<'_> {
 
     /// What a copy of an entry trampoline calls.
     fn copy(&self, symbol: &Symbol) -> Option<String> {
-        let code = (symbol.name == FTRACE).then(|| super::code(self.kernel, symbol).ok()).flatten()?;
+        let code = (symbol.name == FTRACE).then(|| self.kernel.code(symbol).ok()).flatten()?;
         let (_, to) = copied_calls(self.backend, (&code, symbol.address)).ok()?.call;
         Some(self.kernel.symbols.at(to).map_or_else(|| format!("{to:#x}"), |symbol| symbol.name.clone()))
     }

@@ -490,11 +490,14 @@ fn sites_are_judged_in_json() {
     let text = b.ends(1, &check);
     let all: Value = serde_json::from_str(&b.ends(1, &[&check[..], &["--format", "json"]].concat())).unwrap();
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), tool::BACKENDS.len());
+    // Where functions can have room for an op before them, sites are judged with it and without.
+    let arches: std::collections::BTreeSet<&str> = all.iter().map(|judged| judged["arch"].as_str().unwrap()).collect();
+    assert!(arches.len() == tool::BACKENDS.len() && all.iter().any(|judged| judged["op"] == true), "{text}");
     for judged in all {
         let [places, sequences, failed] = ["places", "sequences", "failed"].map(|key| judged[key].as_u64().unwrap());
         let arch = judged["arch"].as_str().unwrap();
-        assert!(text.contains(&format!("{arch}, profile linux-7.3: {places} places")), "{text}");
+        let with = if judged["op"] == true { ", with room for op before each function (CALL_OPS)" } else { "" };
+        assert!(text.contains(&format!("{arch}, profile linux-7.3{with}: {places} places")), "{text}");
         assert!(text.contains(&format!("{sequences} sequences, {failed} lead elsewhere")), "{text}");
         assert_eq!(judged["astray"].as_array().unwrap().is_empty(), failed == 0, "{judged}");
     }

@@ -114,7 +114,7 @@ struct Totals {
 /// The file cannot be read, is damaged or for another machine, or lists no sites.
 pub fn run(args: &SitesArgs, ui: &Ui) -> Result<u8> {
     #[cfg(feature = "judge")]
-    if let Some(kernel) = running::kernel(args)? {
+    if let Some(kernel) = running::kernel(args.kcore.as_deref().zip(args.kallsyms.as_deref()), args.running)? {
         return running::run(&kernel, args.format, ui);
     }
     let file = args.file.as_deref().unwrap_or(Path::new(""));

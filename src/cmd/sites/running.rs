@@ -1,13 +1,13 @@
 //! What the sites of a kernel do, from its memory.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use codegen::words::error::{Error, Result};
 use serde::Serialize;
 use tool::printed::printable;
 use tool::running::{Kernel, RunningSite, State, sites};
 
-use super::SitesArgs;
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::running::{self, Files};
 use crate::cmd::shared::ui::{Format, Ui};
@@ -31,13 +31,12 @@ struct Totals {
     strange: usize,
 }
 
-/// The kernel that is asked for, if one is.
+/// The kernel whose memory and symbols these are, or with `running` the one that runs here, if one is asked for.
 ///
 /// # Errors
 /// Its files cannot be read.
-pub fn kernel(args: &SitesArgs) -> Result<Option<Kernel>> {
-    let files = args.kcore.as_deref().zip(args.kallsyms.as_deref());
-    running::kernel(files.map(|(kcore, kallsyms)| Files { kcore, kallsyms, btf: None }), args.running)
+pub fn kernel(files: Option<(&Path, &Path)>, running: bool) -> Result<Option<Kernel>> {
+    running::kernel(files.map(|(kcore, kallsyms)| Files { kcore, kallsyms, btf: None }), running)
 }
 
 /// List.

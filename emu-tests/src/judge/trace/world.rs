@@ -90,10 +90,9 @@ impl Trace {
         }
         if let (true, true, Some(at)) = (case.situation.ip(), outermost, written(Content::Pc)) {
             stored.push((at, self.places.livepatch.named));
-            if case.situation.redirects() {
-                a.resume = self.places.livepatch.named;
-                a.redirected = true;
-            }
+            // What unwinds the frame finds it there, also where the function does not go on at it.
+            a.resume = self.places.livepatch.named;
+            a.redirected = case.situation.redirects();
         }
         if let (true, Some(at)) = (case.situation.direct(), written(Content::Direct)) {
             stored.push((at, self.places.direct.named));
