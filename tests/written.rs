@@ -381,3 +381,15 @@ fn the_sites_of_a_kernel_are_told_by_their_bytes() {
     b.refuses(&["sites", "--kcore", "kcore"], &["--kallsyms"]);
     b.refuses(&["sites"], &["<FILE>"]);
 }
+
+/// Programs before the function see 0 as its result, and after it bit 63 is set before the context: of an image that has no session,
+/// both are missing.
+#[test]
+fn what_sessions_without_words_demand_is_judged() {
+    for (arch, tools) in arches() {
+        let image = Image::new(arch, tools);
+        image.contract("wordless-sessions = true\n");
+        let found = image.failures(1);
+        assert!(found.iter().any(|failure| failure == "P10 context:count"), "{arch}: {found:?}");
+    }
+}

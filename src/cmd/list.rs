@@ -131,12 +131,13 @@ fn contracts(args: &ListArgs, ui: &Ui) -> Result<u8> {
         return ui.out(tool::printed::json(&all)?).map(|()| DONE);
     }
     let mut out = String::new();
-    for tool::contracts::Shipped { name, about, trampolines, .. } in &all {
+    for tool::contracts::Shipped { name, about, config, trampolines, .. } in &all {
         let mut symbols: Vec<&str> = trampolines.iter().map(|t| t.symbol.as_str()).collect();
         symbols.dedup();
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{}", ui.paint(Style::Heading, name));
-        for text in [about.clone(), symbols.join(", ")] {
+        let with = (!config.is_empty()).then(|| format!("chosen by --kernel-build with {}", config.join(" ")));
+        for text in [Some(about.clone()), with, Some(symbols.join(", "))].into_iter().flatten() {
             out += &(described("", 0, &text).join("\n") + "\n");
         }
     }

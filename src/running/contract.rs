@@ -47,8 +47,10 @@ impl Written {
     /// # Errors
     /// A prototype that BPF does not trace.
     pub fn contract(&self, names: &BTreeMap<u64, String>) -> Result<String> {
-        if let Some(session) = self.calls.before.iter().find(|program| self.is_session(program)) {
-            let message = "a session, whose place among others and whose words its code does not tell, is called at";
+        let session = self.calls.before.iter().find(|program| self.is_session(program));
+        if let Some(session) = session.filter(|_| self.calls.numbers.iter().any(|n| self.names_a_word(*n))) {
+            let message =
+                "a session with a word of its own, which its code does not tell from those of others, is called at";
             return Err(Error::new(format!("{message} {:#x}", session.program)));
         }
         let facts = self.backend.facts();
@@ -73,6 +75,7 @@ impl Written {
         let _ = writeln!(out, "words = [{}]\nflags = {flags:?}", words.join(", "));
         let _ = writeln!(out, "live = {{ registers = [{}], stack = {} }}", regs(shown.live.regs), shown.live.stack);
         let _ = writeln!(out, "stack-align = {}", target.stack_align);
+        out.push_str(if session.is_some() { "wordless-sessions = true\n" } else { "" });
         let _ = writeln!(out, "programs = [\n    {},\n]", self.programs(&name).join(",\n    "));
         if called || ip {
             // Where it is gone to by its return address, that is not asked for.
@@ -112,6 +115,14 @@ impl Written {
     /// Is a program called before the function and after it?
     fn is_session(&self, program: &WrittenProgram) -> bool {
         self.calls.after.iter().any(|other| other.program == program.program)
+    }
+
+    /// May this be what stands before a context when a session with a word is called: the number of words, and an index behind it
+    /// (kernel include/linux/bpf.h, BPF_TRAMP_COOKIE_INDEX_SHIFT)?
+    fn names_a_word(&self, number: u64) -> bool {
+        let words = self.function.sizes.iter().map(|size| u64::from(size.div_ceil(8))).sum::<u64>();
+        let number = number & !(1 << 63);
+        number & 0xff == words && (1..=0xff).contains(&(number >> 8))
     }
 
     /// Programs before the function, those that decide, those after it.

@@ -79,6 +79,8 @@ pub struct Programs {
     pub sessions: u8,
     /// No other program is called before the first session.
     pub sessions_first: bool,
+    /// There are sessions without a word of their own: programs that are called before the function and after it.
+    pub wordless_sessions: bool,
     /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
     pub tail_call: Option<TailCall>,
 }
@@ -103,6 +105,7 @@ impl Programs {
         ip_arg: false,
         sessions: 0,
         sessions_first: false,
+        wordless_sessions: false,
         tail_call: None,
     };
     /// The value with only `CALL_ORIG` set: the trampoline calls the function.
@@ -119,6 +122,11 @@ impl Programs {
         let sessions = programs.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
         let sessions_first = sessions > 0 && programs.iter().all(|p| p.attach != Attach::Fentry);
         Programs { sessions, sessions_first, ..self }
+    }
+
+    /// There are sessions. Then programs before the function find 0 as its result.
+    pub fn has_sessions(&self) -> bool {
+        self.sessions > 0 || self.wordless_sessions
     }
 
     /// The initial value of the word before a context.
@@ -140,7 +148,7 @@ impl Programs {
     pub fn meta_of(&self, programs: &[Program], at: &[Attach], call: usize) -> i64 {
         let is_session = |n: &usize| programs.get(*n).is_some_and(|p| p.attach == Attach::Fsession);
         let before = called(programs, at).take(call + 1).filter(is_session).count() as u8;
-        self.meta(before.checked_sub(1), at == Attach::AFTER && self.sessions > 0)
+        self.meta(before.checked_sub(1), at == Attach::AFTER && self.has_sessions())
     }
 }
 

@@ -369,7 +369,7 @@ impl List<'_> {
         let Called::Program(n) = call else { return None };
         let decides = self.contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet);
         let first = self.abi().rets.first() == Some(&reg);
-        (programs.sessions > 0 || decides && first).then(|| Holds::Is(Term::number(0)))
+        (programs.has_sessions() || decides && first).then(|| Holds::Is(Term::number(0)))
     }
 
     /// The value of the word before a context when this program is called.

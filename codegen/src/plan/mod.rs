@@ -331,7 +331,7 @@ impl Plan {
         self.landing_pad(spec.kind, target);
         self.push(&[Step::Block(Role::Frame, ""), Step::Alloc]);
         self.push(&[Step::Block(Role::Saves, "the function's arguments -> context"), Step::Save]);
-        if programs.sessions > 0 {
+        if programs.has_sessions() {
             self.push(&[Step::ClearResult]);
         }
         if spec.kind.jumped_to() {
@@ -340,7 +340,7 @@ impl Plan {
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
         self.push(&[Step::Link(0), Step::Link(1)]);
         let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, after, spec, target);
-        if instead && programs.sessions == 0 {
+        if instead && !programs.has_sessions() {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
         }
         let first = self.programs_at(&[Attach::FmodRet], first, after, spec, target);

@@ -255,7 +255,7 @@ impl Checker<'_> {
     }
 
     fn has_sessions(&self) -> bool {
-        self.contract.kind.programs().is_some_and(|programs| programs.sessions > 0)
+        self.contract.kind.programs().is_some_and(|programs| programs.has_sessions())
     }
 
     /// Is this call that of a program whose result may stand for that of the traced function?

@@ -197,6 +197,10 @@ pub(crate) struct TrampolineIn {
     /// `programs`, with `CALL_ORIG`: the function is gone to by a return, so that its own return belongs to no call.
     #[serde(default)]
     pub(crate) function_by_return: bool,
+    /// `programs`: some of those before and after the function are sessions without a word of their own, each told as `fentry` and as
+    /// `fexit`. After the function, bit 63 of the word before the context is set; before it, the result is 0.
+    #[serde(default)]
+    pub(crate) wordless_sessions: bool,
     /// `programs`, with `IP_ARG`: the ip is the address of `function`, as Linux has it, and not that of its site.
     #[serde(default)]
     pub(crate) ip_is_start: bool,

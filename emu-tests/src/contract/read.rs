@@ -152,7 +152,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 33] = [
+        let given: [(&str, Option<usize>, &[&str]); 34] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -166,6 +166,7 @@ impl Reader<'_> {
             ("around", start(t.around.as_ref()), &["programs"]),
             ("function-align", start(t.function_align.as_ref()), &["programs"]),
             ("function-by-return", t.function_by_return.then_some(here), &["programs"]),
+            ("wordless-sessions", t.wordless_sessions.then_some(here), &["programs"]),
             ("holds-own", start(t.holds_own.first()), &["programs"]),
             ("labels", (!t.labels.is_empty()).then_some(here), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
@@ -353,6 +354,7 @@ impl Reader<'_> {
         }
         let (offered, attached) = (&convention.programs, programs(t));
         let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
+        let sessions = sessions || t.wordless_sessions;
         let missing = if sessions && !offered.sessions { "sessions" } else { "tail-call" };
         if (sessions && !offered.sessions) || (counted && offered.tail_call.is_none()) {
             let (at, profile) = (t.stack_align.span().start, convention.profile);
@@ -381,6 +383,7 @@ impl Reader<'_> {
             skip_frame,
             ip_arg,
             tail_call: offered.tail_call.filter(|_| counted),
+            wordless_sessions: t.wordless_sessions,
             ..Programs::default().attached(&attached)
         })
     }

@@ -7,7 +7,7 @@ use codegen::backend::Backend;
 use codegen::listing::pattern::Constant;
 use codegen::words::error::{Error, Result};
 
-use crate::engine::disasm::{Decoded, branched_to, followed};
+use crate::engine::disasm::{Decoded, branched_to, followed, number};
 
 /// What a called address is to a kernel (kernel kernel/bpf/trampoline.c).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub struct WrittenCalls {
     pub epilogue: Option<u64>,
     /// The address that the site pushed is dropped at the end.
     pub drops: bool,
-    /// All numbers that the code puts together.
+    /// All numbers that the code puts together, or has in an instruction.
     pub numbers: BTreeSet<u64>,
     /// Bytes of code.
     pub size: u64,
@@ -87,9 +87,10 @@ pub fn written_calls(
     let lines = followed(backend, (code, base), vec![base], &|_, _| true)?;
     let bytes = |at: u64| usize::try_from(at.wrapping_sub(base)).ok().and_then(|at| code.get(at..)).unwrap_or_default();
     let made = |at: u64| Constant::read(backend.patterns(), bytes(at), at);
+    let stored = lines.values().filter_map(|line| number(&line.text));
     let mut found = WrittenCalls {
         size: lines.values().next_back().map_or(0, |last| last.at + u64::from(last.size) - base),
-        numbers: lines.keys().flat_map(|at| made(*at)).map(|constant| constant.value).collect(),
+        numbers: lines.keys().flat_map(|at| made(*at)).map(|constant| constant.value).chain(stored).collect(),
         drops: drops(backend, &lines),
         ..WrittenCalls::default()
     };

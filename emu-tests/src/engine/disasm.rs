@@ -65,7 +65,7 @@ pub(crate) struct Decoded {
 }
 
 /// The number at the end of these operands; Capstone writes those below ten without 0x.
-fn number(operands: &str) -> Option<u64> {
+pub(crate) fn number(operands: &str) -> Option<u64> {
     let text = operands.rsplit([' ', ',', '#']).next()?;
     let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
     let value = match text.strip_prefix("0x") {

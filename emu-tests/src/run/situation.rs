@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 44] = [
+    const NAMES: [&str; 48] = [
         "plain",
         "args",
         "ip",
@@ -424,8 +424,12 @@ mod tests {
         "args+ip+direct+parent",
         "direct-jump",
         "args+direct-jump",
+        "ip+direct-jump",
+        "args+ip+direct-jump",
         "direct-jump+parent",
         "args+direct-jump+parent",
+        "ip+direct-jump+parent",
+        "args+ip+direct-jump+parent",
         "parent+results",
         "rethook",
         "rethook+results",

@@ -77,7 +77,7 @@ fn human(sites: &[&RunningSite], totals: &Totals) -> String {
             }
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "{:016x} {:<40} {does}", site.ip, printable(&site.function));
+        let _ = writeln!(out, "{:016x} {:<24} {does}", site.ip, printable(&site.function));
     }
     let _ = writeln!(out, "{} sites on, {} off, {} in another state", totals.on, totals.off, totals.strange);
     out
