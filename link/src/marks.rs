@@ -104,39 +104,40 @@ mod tests {
     use super::*;
 
     /// Four bytes an instruction: those at `returns` return, those at `jumps` go to an address.
-    fn code(symbols: &[(&str, u64)], returns: &[u64], jumps: &[(u64, u64)]) -> Vec<Range<u64>> {
+    fn code(symbols: &[(&str, u64)], returns: &[u64], jumps: &[(u64, u64)]) -> Vec<[u64; 2]> {
         let step = |at: u64| Step {
             at: at..at + 4,
             to: jumps.iter().find(|(from, _)| *from == at).map(|(_, to)| *to),
             falls: !returns.contains(&at),
         };
         let steps = |part: Range<u64>| Ok(part.step_by(4).map(step).collect());
-        code_in(symbols.iter().copied(), 0..32, &steps).unwrap()
+        let parts = code_in(symbols.iter().copied(), 0..32, &steps).unwrap();
+        parts.into_iter().map(|part| [part.start, part.end]).collect()
     }
 
     #[test]
     fn literals_behind_a_return_are_data() {
         let all = [("$x", 0), ("$d", 16), ("$x", 24)];
-        assert_eq!(code(&all, &[12], &[]), [0..16, 24..32]);
-        assert_eq!(code(&all[..2], &[12], &[]), [0..16]);
-        assert_eq!(code(&[], &[12], &[]), [0..32]);
+        assert_eq!(code(&all, &[12], &[]), [[0, 16], [24, 32]]);
+        assert_eq!(code(&all[..2], &[12], &[]), [[0, 16]]);
+        assert_eq!(code(&[], &[12], &[]), [[0, 32]]);
     }
 
     #[test]
     fn what_control_falls_into_is_code_up_to_its_end() {
         let all = [("$x", 0), ("$d", 8), ("$x", 24)];
-        assert_eq!(code(&all, &[28], &[]), [0..32]);
-        assert_eq!(code(&all, &[12, 28], &[]), [0..16, 24..32]);
+        assert_eq!(code(&all, &[28], &[]), [[0, 32]]);
+        assert_eq!(code(&all, &[12, 28], &[]), [[0, 16], [24, 32]]);
     }
 
     #[test]
     fn what_is_jumped_to_is_code() {
-        assert_eq!(code(&[("$x", 0), ("$d", 8)], &[4, 20], &[(0, 16)]), [0..8, 16..24]);
+        assert_eq!(code(&[("$x", 0), ("$d", 8)], &[4, 20], &[(0, 16)]), [[0, 8], [16, 24]]);
     }
 
     #[test]
     fn a_function_that_begins_with_data_begins_with_code() {
-        assert_eq!(code(&[("$d", 0), ("$x", 8)], &[4], &[]), [0..32]);
-        assert_eq!(code(&[("$d", 0)], &[4], &[]), [0..8]);
+        assert_eq!(code(&[("$d", 0), ("$x", 8)], &[4], &[]), [[0, 32]]);
+        assert_eq!(code(&[("$d", 0)], &[4], &[]), [[0, 8]]);
     }
 }
