@@ -323,15 +323,17 @@ fn copy(from: &str, to: &str) -> Bench {
     let behind = AT + memory.len() as u64;
     memory.extend(original);
     let mut symbols = format!("{AT:016x} t ftrace_trampoline [__builtin__ftrace]\n{behind:016x} T ftrace_caller\n");
-    // Functions: behind ENDBR64 a call of the copy, off, written just now, a call of a function, and none with a site.
+    // Functions: behind ENDBR64 a call of the copy, off, written just now, a call of a module's trampoline, a call that is no
+    // site's, and none with a site.
     let call = |at: u64, to: u64| [&[0xe8][..], &(to.wrapping_sub(at + 5) as u32).to_le_bytes()].concat();
     let start = behind + size;
-    let functions: [(&str, Vec<u8>); 5] = [
+    let functions: [(&str, Vec<u8>); 6] = [
         ("traced", [vec![0xf3, 0x0f, 0x1e, 0xfa], call(start + 4, AT)].concat()),
         ("off", vec![0x0f, 0x1f, 0x44, 0, 0]),
         ("written", vec![0xcc, 0x1f, 0x44, 0, 0]),
-        ("astray", call(start + 3 * 32, start + 32)),
-        ("plain", vec![0x55, 0x48, 0x89, 0xe5, 0xc3]),
+        ("astray", call(start + 3 * 32, start + 5 * 32)),
+        ("cold", call(start + 4 * 32, start + 32)),
+        ("my_tramp [module]", vec![0x55, 0x48, 0x89, 0xe5, 0xc3]),
     ];
     for (n, (name, code)) in functions.iter().enumerate() {
         symbols += &format!("{:016x} T {name}\n", start + 32 * n as u64);
@@ -375,7 +377,7 @@ fn the_sites_of_a_kernel_are_told_by_their_bytes() {
     let found: Vec<[String; 3]> =
         sites.map(|site| ["function", "state", "target"].map(|key| text(site, key))).collect();
     let expected =
-        [["traced", "on", "ftrace_trampoline"], ["written", "being-written", "-"], ["astray", "elsewhere", "off"]];
+        [["traced", "on", "ftrace_trampoline"], ["written", "being-written", "-"], ["astray", "elsewhere", "my_tramp"]];
     assert_eq!(found, expected.map(|site| site.map(str::to_owned)));
     assert_eq!([&report["totals"]["off"], &report["totals"]["on"], &report["totals"]["strange"]], [1, 1, 2]);
     b.refuses(&["sites", "--kcore", "kcore"], &["--kallsyms"]);

@@ -37,7 +37,7 @@ pub enum State {
     },
     /// A breakpoint stands there while it is written.
     BeingWritten,
-    /// It goes to what is no trampoline that the kernel names.
+    /// It goes to code of another module, which is no trampoline that the kernel names.
     Elsewhere {
         /// Where.
         target: String,
@@ -141,12 +141,22 @@ impl Reader<'_> {
         let lines = disassemble(self.backend.machine(), found.bytes, 0)?;
         for target in lines.iter().take(2).filter_map(|line| line.target) {
             let target = found.at.wrapping_add(target as u64);
+            if self.is_own(found.at, target) {
+                continue;
+            }
             if [false, true].into_iter().any(|jump| on(target, jump).is_some_and(|writes| found.has(&writes))) {
                 let name = self.kernel.symbols.at(target).map_or_else(|| format!("{target:#x}"), |s| s.name.clone());
                 return Ok(Some(State::Elsewhere { target: name }));
             }
         }
         Ok(None)
+    }
+
+    /// Is this a call that a compiler or an assembler put there? Functions without a site may begin with a call, as cold parts and
+    /// thunks do: of one of their own module, or of the kernel's.
+    fn is_own(&self, at: u64, target: u64) -> bool {
+        let module = |address| self.kernel.symbols.before(address).map_or("", |symbol| symbol.module.as_str());
+        module(target).is_empty() || module(target) == module(at)
     }
 
     /// What stands at a site in a state; none if it cannot be in it.

@@ -11,6 +11,8 @@ pub struct Symbol {
     pub address: u64,
     /// Its name.
     pub name: String,
+    /// The module that has it, in brackets; empty for the kernel's own.
+    pub module: String,
 }
 
 /// All of them.
@@ -33,7 +35,8 @@ impl Symbols {
             let (Some(address), Some(_), Some(name)) = (address, words.next(), words.next()) else {
                 return Err(Error::new(format!("line {}: no symbol, as /proc/kallsyms lists them", n + 1)));
             };
-            let symbol = Symbol { address, name: name.to_owned() };
+            let module = words.next().unwrap_or_default().to_owned();
+            let symbol = Symbol { address, name: name.to_owned(), module };
             symbols.by_name.entry(symbol.name.clone()).or_default().push(address);
             symbols.by_address.entry(address).or_default().push(symbol);
         }
@@ -53,6 +56,11 @@ impl Symbols {
     /// The first symbol at an address.
     pub fn at(&self, address: u64) -> Option<&Symbol> {
         self.by_address.get(&address).and_then(|all| all.first())
+    }
+
+    /// The last symbol at an address or before it.
+    pub fn before(&self, address: u64) -> Option<&Symbol> {
+        self.by_address.range(..=address).next_back().and_then(|(_, all)| all.first())
     }
 
     /// The next address that has a symbol.
