@@ -63,7 +63,15 @@ struct Reader<'k> {
     site: &'static Site,
     entry: Option<u64>,
     /// The trampolines by address.
-    trampolines: BTreeMap<u64, &'k Symbol>,
+    trampolines: BTreeMap<u64, Trampoline>,
+}
+
+/// A trampoline.
+struct Trampoline {
+    /// Its name, with its address if several have it.
+    name: String,
+    /// What a copy of an entry trampoline calls.
+    calls: Option<String>,
 }
 
 /// All sites of a kernel whose memory is given.
@@ -82,7 +90,12 @@ pub fn sites(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<R
         backend,
         site: &convention.site,
         entry: convention.site.entry.and_then(|name| kernel.symbols.one(name).ok()).map(|symbol| symbol.address),
-        trampolines: kernel.symbols.all().filter(is_one).map(|symbol| (symbol.address, symbol)).collect(),
+        trampolines: kernel
+            .symbols
+            .all()
+            .filter(is_one)
+            .map(|one| (one.address, trampoline(kernel, backend, one)))
+            .collect(),
     };
     let mut all = Vec::new();
     for symbol in kernel.symbols.all().filter(|symbol| !reader.trampolines.contains_key(&symbol.address)) {
@@ -113,27 +126,21 @@ impl Reader<'_> {
 
     /// What the site at `ip` does, if these bytes are one.
     fn state(&self, ip: u64, found: &Bytes) -> Result<Option<State>> {
-        let written = |state| self.written(ip, state);
-        let off = written(SiteState::Disabled);
-        if off.as_ref().is_some_and(|writes| found.has(writes)) {
+        let on = |target, jump| self.written(ip, SiteState::Enabled { target, op: Some(0), jump });
+        let off = self.written(ip, SiteState::Disabled);
+        if off.as_ref().is_some_and(|writes| found.has(writes, 0)) {
             return Ok(Some(State::Off));
         }
-        let on = |target, jump| written(SiteState::Enabled { target, op: Some(0), jump });
-        for (&target, symbol) in &self.trampolines {
-            for jump in [false, true] {
-                if on(target, jump).is_some_and(|writes| found.has(&writes)) {
-                    let calls = self.copy(symbol);
-                    return Ok(Some(State::On { target: self.name(symbol), jump, calls }));
-                }
-            }
+        let all = || self.trampolines.iter().flat_map(|(to, one)| [(*to, one, false), (*to, one, true)]);
+        let found_on = all().find(|(to, _, jump)| on(*to, *jump).is_some_and(|writes| found.has(&writes, 0)));
+        if let Some((_, Trampoline { name, calls }, jump)) = found_on {
+            return Ok(Some(State::On { target: name.clone(), jump, calls: calls.clone() }));
         }
+        // Behind the breakpoint stands what was there before, or what will be.
         let traps = |breakpoint: &Vec<u8>| {
-            let mut first = found.bytes.to_vec();
-            let same = first.starts_with(breakpoint);
-            off.iter().flatten().for_each(|write| {
-                first.splice(..breakpoint.len(), write.bytes.iter().take(breakpoint.len()).copied()).for_each(drop)
-            });
-            same && off.as_ref().is_some_and(|writes| Bytes { at: found.at, bytes: &first }.has(writes))
+            let states = || off.clone().into_iter().chain(all().filter_map(|(to, _, jump)| on(to, jump)));
+            let rest = breakpoint.len() as u64;
+            found.bytes.starts_with(breakpoint) && states().any(|writes| found.has(&writes, rest))
         };
         if self.site.protocol.breakpoint.as_ref().is_some_and(traps) {
             return Ok(Some(State::BeingWritten));
@@ -141,10 +148,8 @@ impl Reader<'_> {
         let lines = disassemble(self.backend.machine(), found.bytes, 0)?;
         for target in lines.iter().take(2).filter_map(|line| line.target) {
             let target = found.at.wrapping_add(target as u64);
-            if self.is_own(found.at, target) {
-                continue;
-            }
-            if [false, true].into_iter().any(|jump| on(target, jump).is_some_and(|writes| found.has(&writes))) {
+            let goes = |jump| on(target, jump).is_some_and(|writes| found.has(&writes, 0));
+            if !self.is_own(found.at, target) && [false, true].into_iter().any(goes) {
                 let name = self.kernel.symbols.at(target).map_or_else(|| format!("{target:#x}"), |s| s.name.clone());
                 return Ok(Some(State::Elsewhere { target: name }));
             }
@@ -164,21 +169,18 @@ impl Reader<'_> {
         let spot = Spot { ip, has_op: false, toward: self.entry, nop_op: None };
         self.site.patch(self.backend, spot, state).ok()
     }
+}
 
-    /// The name of a trampoline, with its address if several have it.
-    fn name(&self, symbol: &Symbol) -> String {
-        match self.kernel.symbols.one(&symbol.name) {
-            Ok(_) => symbol.name.clone(),
-            Err(_) => format!("{}@{:#x}", symbol.name, symbol.address),
-        }
-    }
-
-    /// What a copy of an entry trampoline calls.
-    fn copy(&self, symbol: &Symbol) -> Option<String> {
-        let code = (symbol.name == FTRACE).then(|| self.kernel.code(symbol).ok()).flatten()?;
-        let (_, to) = copied_calls(self.backend, (&code, symbol.address)).ok()?.call;
-        Some(self.kernel.symbols.at(to).map_or_else(|| format!("{to:#x}"), |symbol| symbol.name.clone()))
-    }
+/// What is told of a trampoline.
+fn trampoline(kernel: &Kernel, backend: &dyn Backend, symbol: &Symbol) -> Trampoline {
+    let name = match kernel.symbols.one(&symbol.name) {
+        Ok(_) => symbol.name.clone(),
+        Err(_) => format!("{}@{:#x}", symbol.name, symbol.address),
+    };
+    let code = (symbol.name == FTRACE).then(|| kernel.code(symbol).ok()).flatten();
+    let calls = code.and_then(|code| copied_calls(backend, (&code, symbol.address)).ok());
+    let named = |to| kernel.symbols.at(to).map_or_else(|| format!("{to:#x}"), |symbol| symbol.name.clone());
+    Trampoline { name, calls: calls.map(|calls| named(calls.call.1)) }
 }
 
 /// Memory.
@@ -188,12 +190,13 @@ struct Bytes<'m> {
 }
 
 impl Bytes<'_> {
-    /// Does what these writes leave stand there? Of two writes to a place, the last one counts.
-    fn has(&self, writes: &[Write]) -> bool {
+    /// Does what these writes leave stand there, from so many bytes on? Of two writes to a place, the last one counts.
+    fn has(&self, writes: &[Write], from: u64) -> bool {
         let mut left: BTreeMap<u64, u8> = BTreeMap::new();
         for Write { at, bytes } in writes {
             left.extend(bytes.iter().enumerate().map(|(n, byte)| (at.wrapping_add(n as u64), *byte)));
         }
+        left.retain(|at, _| at.wrapping_sub(self.at) >= from);
         let there = |(at, byte): (&u64, &u8)| {
             let offset = usize::try_from(at.wrapping_sub(self.at)).ok();
             offset.and_then(|offset| self.bytes.get(offset)) == Some(byte)
