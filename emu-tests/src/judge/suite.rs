@@ -217,6 +217,8 @@ pub(crate) enum Naming {
 
 #[cfg(test)]
 mod tests {
+    use codegen::arch::machine::Goes;
+
     use super::*;
     use crate::judge::trace::At;
     use crate::report::place::Slot;
@@ -254,6 +256,30 @@ mod tests {
         assert_eq!(named("fregs->lr at my_tramp+0x12"), by_sentence("slot:lr@my_tramp+0x12"));
         let modulo = finding(Clause::P8, Place::SpModulo);
         assert_eq!(deviation(Clause::P8, "sp modulo *").names(&modulo, ""), by_sentence("sp-align"));
+    }
+
+    #[test]
+    fn a_stretch_begins_behind_the_last_instruction_and_has_its_end() {
+        let texts = ["popf", "ret", "and x", "mov y", "popfq", "ret", "int3"];
+        let line = |(n, text): (usize, &&str)| Decoded {
+            at: n as u64,
+            size: 1,
+            text: (*text).into(),
+            branch: None,
+            goes: Goes::On,
+            target: None,
+            last: false,
+            filler: false,
+        };
+        let lines: Vec<Decoded> = texts.iter().enumerate().map(line).collect();
+        let of = |behind: &str, until: Option<&str>| -> Vec<u64> {
+            let stretch = Stretch { behind: behind.to_owned(), until: until.map(str::to_owned) };
+            (0..9).filter(|at| stretch.has(&lines, *at)).collect()
+        };
+        assert_eq!(of("popf", None), [5, 6]);
+        assert_eq!(of("and", Some("popf")), [3, 4]);
+        assert_eq!(of("and", Some("jmp")), [3, 4, 5, 6], "there is no such end");
+        assert_eq!(of("jmp", None), [0; 0], "there is no such beginning");
     }
 
     #[test]
