@@ -89,6 +89,7 @@ static FACTS: Facts = Facts {
         vector_rets: &[],
         vector_callee_saved: &[],
         sp_align: 8,
+        widens: false,
         return_columns: &[],
     },
     patched: &[],

@@ -50,6 +50,7 @@ pub const ABI: Abi = Abi {
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
     sp_align: 16,
+    widens: false,
     return_columns: &[],
 };
 

@@ -52,6 +52,7 @@ pub const ABI: Abi = Abi {
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
     sp_align: 16,
     // DWARF for RISC-V: the alternate frame return column.
+    widens: true,
     return_columns: &[64],
 };
 

@@ -48,6 +48,7 @@ pub const ABI: Abi = Abi {
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
     sp_align: 16,
+    widens: false,
     return_columns: &[16],
 };
 

@@ -75,6 +75,9 @@ pub struct Programs {
     pub skip_frame: bool,
     /// `IP_ARG`: the function's ip is in the context.
     pub ip_arg: bool,
+    /// `INDIRECT`: there is no other function. C calls the trampoline through a pointer, and the result is its program's
+    /// (`struct_ops`).
+    pub indirect: bool,
     /// The number of programs that are sessions.
     pub sessions: u8,
     /// No other program is called before the first session.
@@ -103,6 +106,7 @@ impl Programs {
         call_orig: false,
         skip_frame: false,
         ip_arg: false,
+        indirect: false,
         sessions: 0,
         sessions_first: false,
         wordless_sessions: false,
@@ -113,7 +117,10 @@ impl Programs {
 
     /// The flags that are set, under the kernel's names.
     pub fn flags(&self) -> Vec<&'static str> {
-        let set = [self.call_orig, self.skip_frame, self.ip_arg, !self.call_orig, self.tail_call.is_some()];
+        let restores = !self.call_orig && !self.indirect;
+        let result = self.indirect && self.result != Live::NOTHING;
+        let counted = self.tail_call.is_some();
+        let set = [self.call_orig, self.skip_frame, self.ip_arg, restores, counted, self.indirect, result];
         FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
     }
 
@@ -153,7 +160,8 @@ impl Programs {
 }
 
 /// The names of the flags of [`Programs`].
-pub const FLAGS: [&str; 5] = ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX"];
+pub const FLAGS: [&str; 7] =
+    ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX", "INDIRECT", "RET_FENTRY_RET"];
 
 /// The parameters of a paired trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -213,6 +221,8 @@ pub enum Entered {
     BySiteCall,
     /// A patched site jumps to it.
     BySiteJump,
+    /// C calls it through a pointer, as the function that it is.
+    AsFunction,
     /// A traced function returns to it.
     ByReturn,
     /// Code in the middle of a function calls it.
@@ -272,6 +282,8 @@ pub enum Keeps {
 pub enum Body {
     /// Not called: it goes on by itself, or has returned.
     NotCalled,
+    /// There is none: the trampoline is the function.
+    Itself,
     /// Called from a frame that stays on the stack.
     BelowFrame,
     /// Called with the stack as its caller left it: the handlers keep `parent_ip`, or it is on a shadow stack.
@@ -408,6 +420,9 @@ static PROGRAMS_CALL_ORIG: KindTraits =
 
 static PROGRAMS_SKIP_FRAME: KindTraits = KindTraits { entered: Entered::BySiteCall, ..PROGRAMS_CALL_ORIG };
 
+static PROGRAMS_INDIRECT: KindTraits =
+    KindTraits { entered: Entered::AsFunction, leaves: ExitPath::Skipped, body: Body::Itself, ..PROGRAMS };
+
 static RECORD: KindTraits = KindTraits {
     word: "record",
     entered: Entered::BySiteJump,
@@ -445,6 +460,7 @@ impl Kind {
             Kind::Around(Around { form: Form::Frame, .. }) => &AROUND_FRAME,
             Kind::Around(Around { form: Form::Fregs, .. }) => &AROUND_FREGS,
             Kind::Around(Around { form: Form::Shadow, .. }) => &AROUND_SHADOW,
+            Kind::Programs(Programs { indirect: true, .. }) => &PROGRAMS_INDIRECT,
             Kind::Programs(Programs { call_orig: false, .. }) => &PROGRAMS,
             Kind::Programs(Programs { skip_frame: false, .. }) => &PROGRAMS_CALL_ORIG,
             Kind::Programs(_) => &PROGRAMS_SKIP_FRAME,
@@ -456,14 +472,14 @@ impl Kind {
         }
     }
 
-    /// Can a patched site go to it?
+    /// Does control come to it where a function begins?
     pub fn attaches(self) -> bool {
-        matches!(self.traits().entered, Entered::BySiteCall | Entered::BySiteJump)
+        matches!(self.traits().entered, Entered::BySiteCall | Entered::BySiteJump | Entered::AsFunction)
     }
 
-    /// Does the site jump to it, instead of calling it?
+    /// Is its caller the function's own, because the site jumps to it or there is no site?
     pub fn jumped_to(self) -> bool {
-        self.traits().entered == Entered::BySiteJump
+        matches!(self.traits().entered, Entered::BySiteJump | Entered::AsFunction)
     }
 
     /// Does a traced function return to it, without having been called from it?
@@ -476,9 +492,9 @@ impl Kind {
         self.traits().entered == Entered::AsCallback
     }
 
-    /// Do only entry trampolines lead to it, as a callback or as a direct trampoline that a callback chose?
+    /// Does no site go to it?
     pub fn is_led_to(self) -> bool {
-        self.returned_to() || self.is_callback()
+        self.returned_to() || self.is_callback() || self.is_function()
     }
 
     /// Is it called in the middle of a function, and by no patched site?
@@ -493,12 +509,17 @@ impl Kind {
 
     /// Does it call the traced function, so that the function returns to it?
     pub fn calls_body(self) -> bool {
-        self.traits().body != Body::NotCalled
+        !matches!(self.traits().body, Body::NotCalled | Body::Itself)
+    }
+
+    /// Is it the function, so that there is no other?
+    pub fn is_function(self) -> bool {
+        self.traits().body == Body::Itself
     }
 
     /// Does its code name the traced function's body, to call it or to jump there?
     pub fn names_body(self) -> bool {
-        self.calls_body() || self.jumped_to()
+        self.calls_body() || self.jumped_to() && !self.is_function()
     }
 
     /// Is `parent_ip` kept elsewhere than on the stack while the function runs?

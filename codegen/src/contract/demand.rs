@@ -174,6 +174,7 @@ impl Contract {
             ExitPath::Direct => self.direct,
             ExitPath::DirectJump => self.direct_jumps,
             ExitPath::EarlyDirect => self.early_direct,
+            ExitPath::Skipped if self.kind.is_function() => true,
             ExitPath::Skipped => self.kind.calls_body() && self.programs.iter().any(|p| p.attach == Attach::FmodRet),
             // For whoever called it, a sled is a C function.
             ExitPath::Caller => self.kind.is_sled() || leaves == way,

@@ -156,6 +156,32 @@ pub enum Next {
     Result,
 }
 
+/// The result of a program in place of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProgramResult {
+    /// The register with all 64 bits. The psABI's then has only the lower 32, widened by bit 31.
+    pub whole: Option<Reg>,
+    /// Bytes of the function's result: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Is it signed?
+    pub signed: bool,
+}
+
+impl ProgramResult {
+    /// What the function's caller must find, if the program has left this. `None`: of some of it, the upper bits are undefined.
+    pub fn widened(&self, value: u64, abi: &Abi) -> Option<u64> {
+        let shift = 64_u32.saturating_sub(8 * u32::from(self.bytes));
+        let signed = (value << shift).cast_signed() >> shift;
+        match self.bytes {
+            8 => Some(value),
+            _ if !abi.widens => None,
+            4 => Some(signed.cast_unsigned()),
+            _ if self.signed => Some(signed.cast_unsigned()),
+            _ => Some(value << shift >> shift),
+        }
+    }
+}
+
 /// The additional statements of a contract in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stated {
@@ -203,6 +229,8 @@ pub struct Stated {
     pub body_by_return: bool,
     /// Bytes that count of each word of the context, if not all: the rest is 0 when the function is called.
     pub word_bytes: Vec<u8>,
+    /// For a trampoline that is the function: where its program leaves the result, and of which C type it is.
+    pub program_result: Option<ProgramResult>,
     /// The ip in the context of programs is the address of the traced function, not that of its site.
     pub ip_is_start: bool,
 }
@@ -240,6 +268,7 @@ impl Default for Stated {
             body_align: None,
             body_by_return: false,
             word_bytes: Vec::new(),
+            program_result: None,
             ip_is_start: false,
         }
     }
@@ -276,6 +305,7 @@ pub(crate) mod tests {
         vector_rets: &[],
         vector_callee_saved: &[],
         sp_align: 16,
+        widens: false,
         return_columns: &[],
     };
 

@@ -148,6 +148,9 @@ pub struct Abi {
     pub vector_callee_saved: &'static [u8],
     /// Bytes to which the psABI aligns SP at a call.
     pub sp_align: u32,
+    /// An integer narrower than a register is widened to it: to 32 bits by its own sign, then by bit 31. Otherwise the bits above it
+    /// are undefined.
+    pub widens: bool,
     /// The DWARF columns, besides those of general registers, in which unwinders can keep a return address.
     pub return_columns: &'static [u16],
 }

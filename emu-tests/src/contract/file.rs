@@ -177,7 +177,8 @@ pub(crate) struct TrampolineIn {
     #[schemars(with = "Option<Vec<ProgramIn>>")]
     pub(crate) programs: Option<Spanned<Vec<ProgramIn>>>,
     /// `programs`: `CALL_ORIG` (the function is called from here), `SKIP_FRAME` (the site calls, and what it pushed is
-    /// dropped), `IP_ARG` (the function's ip is in the context), `RESTORE_REGS` (the function is not called).
+    /// dropped), `IP_ARG` (the function's ip is in the context), `RESTORE_REGS` (the function is not called), `TAIL_CALL_CTX` (the
+    /// function counts tail calls), `INDIRECT` (there is no other function), `RET_FENTRY_RET` (the program's result is returned).
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,
@@ -201,6 +202,10 @@ pub(crate) struct TrampolineIn {
     /// `fexit`. After the function, bit 63 of the word before the context is set; before it, the result is 0.
     #[serde(default)]
     pub(crate) wordless_sessions: bool,
+    /// `programs`, with `INDIRECT`: which type the result has, and where a program leaves it.
+    #[serde(default)]
+    #[schemars(with = "Option<ProgramResultIn>")]
+    pub(crate) program_result: Option<Spanned<ProgramResultIn>>,
     /// `programs`, with `IP_ARG`: the ip is the address of `function`, as Linux has it, and not that of its site.
     #[serde(default)]
     pub(crate) ip_is_start: bool,
@@ -332,6 +337,21 @@ pub(crate) struct TrampolineIn {
     /// What is known not to hold.
     #[serde(default)]
     pub(crate) deviation: Vec<DeviationIn>,
+}
+
+/// The result of a program in place of a function.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgramResultIn {
+    /// Its bytes: 1, 2, 4 or 8.
+    pub(crate) bytes: u8,
+    /// It is signed.
+    #[serde(default)]
+    pub(crate) signed: bool,
+    /// The register in which a program leaves 64 bits, if that is not the psABI's. The psABI's then has the lower 32, widened by bit 31.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) register: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -152,7 +152,7 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 34] = [
+        let given: [(&str, Option<usize>, &[&str]); 35] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -168,6 +168,7 @@ impl Reader<'_> {
             ("function-by-return", t.function_by_return.then_some(here), &["programs"]),
             ("wordless-sessions", t.wordless_sessions.then_some(here), &["programs"]),
             ("holds-own", start(t.holds_own.first()), &["programs"]),
+            ("program-result", start(t.program_result.as_ref()), &["programs"]),
             ("labels", (!t.labels.is_empty()).then_some(here), &["programs"]),
             ("exit", start(t.exit.as_ref()), &["around"]),
             ("direct-jumps", t.direct_jumps.then_some(here), &["entry", "regs"]),
@@ -344,7 +345,7 @@ impl Reader<'_> {
                 return Err(self.at(flag.span().start, Error::unknown("flag", flag.get_ref(), FLAGS)));
             }
         }
-        let [call_orig, skip_frame, ip_arg, restore, counted] =
+        let [call_orig, skip_frame, ip_arg, restore, counted, indirect, returned] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
         let given = t.programs.iter().flat_map(Spanned::get_ref).filter(|program| program.around.is_none());
         let mut cookies = given.filter_map(|program| program.cookie.as_ref());
@@ -361,9 +362,16 @@ impl Reader<'_> {
             let valid = format!("valid: one with `{missing}` in [arch.{}.programs]", facts.name);
             return Err(self.at(at, format!("{}: not in profile {profile}; {valid}", t.symbol)));
         }
-        if restore == call_orig {
-            let at = t.stack_align.span().start;
-            return Err(self.at(at, format!("flags of {}; valid: one of CALL_ORIG and RESTORE_REGS", t.symbol)));
+        let here = |message: String| Err(self.at(t.stack_align.span().start, format!("flags of {}; {message}", t.symbol)));
+        if [call_orig, restore, indirect].iter().filter(|flag| **flag).count() != 1 {
+            return here("valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT".to_owned());
+        }
+        if indirect && (skip_frame || ip_arg || counted || !matches!(&attached[..], [one] if one.attach == Attach::Fentry)) {
+            return here("valid with INDIRECT: RET_FENTRY_RET; it has one program, attached as fentry".to_owned());
+        }
+        let typed = t.result.is_some() && t.program_result.is_some();
+        if returned && !typed || (indirect && !returned || !indirect) && t.program_result.is_some() || returned && !indirect {
+            return here("valid: RET_FENTRY_RET with INDIRECT, `result` and `program-result`".to_owned());
         }
         let words = self.wanted(t, "programs", "words, a list", t.words.as_ref())?;
         if words.get_ref().len() > MOST_WORDS {
@@ -382,6 +390,7 @@ impl Reader<'_> {
             call_orig,
             skip_frame,
             ip_arg,
+            indirect,
             tail_call: offered.tail_call.filter(|_| counted),
             wordless_sessions: t.wordless_sessions,
             ..Programs::default().attached(&attached)

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
-use codegen::contract::stated::{Argument, Bracket, Bracketed, Held, Next, Stated, Sum, Uncalled, Variable, Word};
+use codegen::contract::stated::{
+    Argument, Bracket, Bracketed, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable, Word,
+};
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
@@ -13,7 +15,7 @@ use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{
-    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn,
+    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn,
     VariableIn, WordIn,
 };
 use crate::judge::cases::ABOVE;
@@ -61,6 +63,7 @@ impl Reader<'_> {
             body_align: self.function_align(t)?,
             body_by_return: t.function_by_return,
             word_bytes: word_bytes(t),
+            program_result: self.program_result(t, &facts.abi)?,
             ip_is_start: self.ip_is_start(t, kind)?,
             ..Stated::default()
         };
@@ -138,6 +141,22 @@ impl Reader<'_> {
             n if n.is_power_of_two() && n <= 64 => Ok(Some(n)),
             n => Err(self.at(align.span().start, format!("function-align = {n}; valid: a power of 2 to 64"))),
         }
+    }
+
+    /// The type of the result of a program in place of a function.
+    fn program_result(&self, t: &TrampolineIn, abi: &Abi) -> Result<Option<ProgramResult>> {
+        let Some(given) = &t.program_result else { return Ok(None) };
+        let ProgramResultIn { bytes, signed, register } = given.get_ref();
+        if ![1, 2, 4, 8].contains(bytes) {
+            return Err(self.at(given.span().start, format!("bytes = {bytes}; valid: 1, 2, 4, 8")));
+        }
+        let find = |name: &Spanned<String>| {
+            let known = abi.regs.iter().map(|r| r.name);
+            let unknown = || self.at(name.span().start, Error::unknown("register", name.get_ref(), known));
+            abi.find(name.get_ref()).ok_or_else(unknown)
+        };
+        let whole = register.as_ref().map(find).transpose()?;
+        Ok(Some(ProgramResult { whole, bytes: *bytes, signed: *signed }))
     }
 
     /// The ip is the function's address.

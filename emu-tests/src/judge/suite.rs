@@ -150,7 +150,7 @@ impl Deviation {
         contracts: impl Iterator<Item = &'c Contract>,
     ) -> impl Iterator<Item = Deviation> {
         let reason = convention.site.between;
-        let all = contracts.enumerate().filter(|(_, c)| c.kind.attaches());
+        let all = contracts.enumerate().filter(|(_, c)| c.kind.attaches() && !c.kind.is_led_to());
         let each = move |(trampoline, _)| Some((trampoline, reason?));
         all.filter_map(each).map(|(trampoline, reason): (usize, &str)| Deviation {
             trampoline,

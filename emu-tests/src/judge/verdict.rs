@@ -383,7 +383,7 @@ fn not_applicable(contract: &Contract, clause: Clause, unwinding: Said) -> Reaso
     let row = contract.kind.traits();
     match (row.entered, row.leaves, row.calls, clause) {
         (Entered::AsCallback, ..) => Reason::AsCallback,
-        (Entered::ByReturn, .., Clause::P17 | Clause::P18) => Reason::NoSite,
+        (Entered::ByReturn | Entered::AsFunction, .., Clause::P16 | Clause::P17 | Clause::P18) => Reason::NoSite,
         (Entered::ByReturn, .., Clause::P1 | Clause::P2) => Reason::AfterFunction,
         (_, ExitPath::Function, _, Clause::P3) => Reason::BeforeFunction,
         (.., Calls::Nothing, Clause::P8 | Clause::P10 | Clause::P11) => Reason::CallsNothing,

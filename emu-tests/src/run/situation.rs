@@ -330,6 +330,11 @@ impl Situation {
             _ if contract.kind.is_callback() => {
                 Situation::every().filter(|s| s.stub() == Some(contract.kind)).collect()
             }
+            // The result of the program is that of the function.
+            (.., Some(programs)) if programs.indirect => {
+                let bracketed = !contract.stated.around_programs.is_empty();
+                [Situation::Skip].into_iter().chain(bracketed.then_some(Situation::Unentered)).collect()
+            }
             (.., Some(programs)) => {
                 let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
                 let calls = |at| called(&contract.programs, at).count();

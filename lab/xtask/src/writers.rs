@@ -93,7 +93,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let linux = source(None, version, &cache()?)?;
         for machine in manifest.machine.iter().filter(|machine| names.contains(&machine.name)) {
             let harness = Harness::build(&manifest.common, machine, version, &linux, &cache()?)?;
-            let deviations: Vec<&Known> = manifest.known.iter().filter(|known| known.machine == machine.name).collect();
+            let deviations: Vec<&Known> = manifest.known_of(&machine.name, version);
             rows.push((version.clone(), machine, judged(&harness, machine, &deviations, &asked)?));
         }
     }
@@ -133,8 +133,8 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
             }
         }
         tally.distinct += new.len();
-        for ((model, ..), verdict) in new.iter().zip(judge.all(&new)?) {
-            let verdict = excused(verdict, model, known);
+        for ((model, _, contract), verdict) in new.iter().zip(judge.all(&new)?) {
+            let verdict = excused(verdict, (model, contract), known);
             counted(&mut tally, model, verdict, (&judge, &mut placed, harness))?;
         }
         eprintln!("{} of {} images, {} differ", tally.images, asked.images, tally.distinct);
@@ -144,11 +144,13 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
 }
 
 /// What is known fails for a reason that is told.
-fn excused(verdict: Verdict, model: &Model, known: &[&Known]) -> Verdict {
-    let signature = model.signature();
-    match verdict {
-        Verdict::Fails(_) if known.iter().any(|known| signature.contains(&known.argument)) => Verdict::Known,
-        verdict => verdict,
+fn excused(verdict: Verdict, (model, contract): (&Model, &str), known: &[&Known]) -> Verdict {
+    let Verdict::Fails(clauses) = verdict else { return verdict };
+    let fitting: Vec<&&Known> = known.iter().filter(|known| known.fits(model, contract)).collect();
+    let told = |clause: &String| fitting.iter().any(|known| known.names(clause));
+    match clauses.iter().all(told) {
+        true => Verdict::Known,
+        false => Verdict::Fails(clauses),
     }
 }
 
@@ -166,14 +168,14 @@ fn counted(tally: &mut Tally, model: &Model, verdict: Verdict, means: Means) -> 
         Verdict::Fails(clauses) => {
             let smallest =
                 if tally.findings.len() < SMALLER { smaller(model, &clauses, means)? } else { model.clone() };
-            tally.findings.push(format!("{clauses}: {smallest}"));
+            tally.findings.push(format!("{}: {smallest}", clauses.join("; ")));
         }
     }
     Ok(())
 }
 
 /// The smallest model that fails by the same clauses.
-fn smaller(model: &Model, clauses: &str, (judge, placed, harness): Means) -> Result<Model, Failure> {
+fn smaller(model: &Model, clauses: &[String], (judge, placed, harness): Means) -> Result<Model, Failure> {
     let mut best = model.clone();
     loop {
         let mut found = None;
@@ -220,9 +222,9 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
             t.cpu.as_secs_f64()
         );
     }
-    out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and, by the type of an argument of the function:\n\n");
+    out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and:\n\n");
     for known in &manifest.known {
-        let _ = writeln!(out, "- {}, `{}`: {}.", known.machine, known.argument, known.reason);
+        let _ = writeln!(out, "- {}: {}.", known.machine.as_deref().unwrap_or("all"), known.reason);
     }
     for (version, machine, tally) in rows {
         let lines = tally.left_out.iter().map(|(why, count)| format!("not judged, {count}: {why}"));

@@ -35,7 +35,8 @@ fn outcome(rig: &mut Rig, case: &Arc<Case>, runs: Runs) -> Result<Outcome> {
         _ => f.name.clone(),
     };
     let start = rig.function(&name);
-    let mut outcome = if case.situation.skips() {
+    let is_function = rig.suite.contracts[case.attach].kind.is_function();
+    let mut outcome = if case.situation.skips() || is_function {
         // Nothing runs: the call is over.
         let sp = &mut initial.gpr[rig.registers.abi.sp.0 as usize];
         *sp = sp.wrapping_add(rig.registers.abi.return_bytes());
@@ -137,7 +138,7 @@ pub(crate) fn agree(
         if case.situation.sends() {
             free = free.union(contract.direct_lost);
         }
-        if contract.kind.calls_body() {
+        if contract.kind.calls_body() || contract.kind.is_function() {
             // The exit handler was the last to run.
             free = free.union(abi.caller_saved);
         }
@@ -149,7 +150,7 @@ pub(crate) fn agree(
     }
     // A result register that the function did not write carries no result.
     let mut results = RegSet::of(abi.rets).minus(case.initial.registers.same(registers));
-    if let Some(programs) = rig.suite.contracts[case.attach].kind.programs().filter(|programs| programs.call_orig) {
+    if let Some(programs) = rig.suite.contracts[case.attach].kind.programs().filter(|p| p.call_orig || p.indirect) {
         results = results.intersection(programs.result.regs);
     }
     let always = results.union(site.c_keeps(abi));

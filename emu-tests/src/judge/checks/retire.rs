@@ -37,7 +37,9 @@ fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Wri
 /// How many calls of programs the trampoline makes that can be jumped past.
 fn places(contract: &Contract) -> u8 {
     let calls = |at| called(&contract.programs, at).count() as u8;
-    let detaches = contract.kind.programs().is_some() && contract.convention.has_label(KernelLabel::Skip(0));
+    // Nobody detaches the program that is a function.
+    let detaches = contract.kind.programs().is_some_and(|programs| !programs.indirect);
+    let detaches = detaches && contract.convention.has_label(KernelLabel::Skip(0));
     if detaches { calls(Attach::BEFORE) + calls(Attach::AFTER) } else { 0 }
 }
 

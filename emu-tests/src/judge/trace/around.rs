@@ -127,6 +127,9 @@ impl Trace {
         let own = [0, SAVED].map(|at| (begun.run_context.wrapping_add(at), u64::MAX));
         self.store(here, own.to_vec(), &Place::StoreRunContext);
         self.poison(here, 160 + begun.n as u64 + 40 * u64::from(self.state.exiting().is_some()));
+        if contract.kind.is_function() && !begun.called {
+            self.end_early(here, Vec::new());
+        }
     }
 
     fn enters(&mut self, here: &mut Here, contract: &Contract) {

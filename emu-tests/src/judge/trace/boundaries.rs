@@ -15,6 +15,7 @@ use super::state::{Activation, Around, Exiting, Hooked, Pending};
 use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
 use crate::engine::cpu::{EXIT, SPARSE_BACK};
 use crate::engine::registers::Snapshot;
+use crate::engine::rng::Rng;
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::situation::Situation;
@@ -43,6 +44,9 @@ impl Trace {
             _ => here.snapshot(),
         };
         self.begin_activation(expect, sp, resume, here.parent(sp), self.case.attach);
+        if self.kind(self.case.attach).is_some_and(Kind::is_function) {
+            self.call_function(here);
+        }
         if self.calls_stub() {
             self.call_stub(here, sp);
         }
@@ -70,6 +74,15 @@ impl Trace {
         self.state.returns.begin(Some(SPARSE_BACK));
         if let (Some(link), Some(a)) = (abi.link, self.state.activations.last_mut()) {
             a.expect[link] = SPARSE_BACK;
+        }
+        here.uc.go(self.places.attached);
+    }
+
+    /// At a site, in place of the function's caller: what a site leaves in registers for a trampoline, no caller does.
+    fn call_function(&mut self, here: &mut Here) {
+        let left = [here.site.pc, here.site.parent_ip].into_iter().filter_map(Loc::reg);
+        for reg in left.filter(|reg| Some(*reg) != here.registers.abi.link) {
+            here.set(reg, self.case.canary(&mut Rng::new(self.case.seed, 0x500)));
         }
         here.uc.go(self.places.attached);
     }
@@ -445,10 +458,11 @@ impl Trace {
 
     /// T6 after a hooked return, or of a paired trampoline.
     pub(super) fn parent_resumed(&mut self, here: &Here) {
-        let way = if self.case.situation.skips() { ExitPath::Skipped } else { ExitPath::Parent };
+        let Some(contract) = self.contract() else { return };
+        let (skips, is_function) = (self.case.situation.skips(), contract.kind.is_function());
+        let way = if skips || is_function { ExitPath::Skipped } else { ExitPath::Parent };
         self.checks.way = Some(way);
         self.check_returns(here.pc, way);
-        let Some(contract) = self.contract() else { return };
         let Some(e) = self.state.take_exiting() else { return };
         let (abi, p9) = (here.registers.abi, self.at(Clause::P9, here.pc));
         self.check(p9, Place::ParentPc, e.parent, here.pc);
@@ -468,10 +482,12 @@ impl Trace {
         let now = here.snapshot();
         let rets = RegSet::of(abi.exit_rets);
         let c_keeps = contract.convention.site.c_keeps(abi);
-        let calls_body = self.calls_body();
+        let calls_body = self.calls_body() || is_function;
         // A BPF program gives back how many tail calls were made.
         let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
-        let results = contract.results().union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
+        // Nobody made a result where the program in place of a function was not called.
+        let results = if is_function && !skips { RegSet::EMPTY } else { contract.results() };
+        let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
         let kept = contract.kept_on(way).union(if calls_body { results } else { RegSet::EMPTY });
         let all = c_keeps.union(contract.convention.site.c_loses(abi));
         // What a paired trampoline keeps besides, it keeps until the function begins.

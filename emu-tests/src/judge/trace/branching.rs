@@ -97,6 +97,7 @@ impl Trace {
             ExitPath::EarlyDirect => (1, 0),
             // That of the function is its own return's.
             _ if contract.stated.next == Next::Result => (1, 0),
+            _ if contract.kind.is_function() => (0, 0),
             // And so where the site jumped and the function is not called from here.
             _ if self.jumped_to() && !self.runs_body() => (1, 0),
             // The call of the site belongs to a return that goes elsewhere.

@@ -7,7 +7,7 @@ use codegen::ask::kind::Calls;
 use codegen::ask::live::Word;
 use codegen::ask::spec::{Attach, Kind, Programs};
 use codegen::contract::Contract;
-use codegen::contract::stated::Next;
+use codegen::contract::stated::{Next, ProgramResult};
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::step::Value;
 
@@ -206,7 +206,7 @@ impl Trace {
         if outermost && calls == 1 {
             stored.extend(self.rewrite(here, programs, &contract, context));
         }
-        if contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet) {
+        if contract.kind.is_function() || contract.programs.get(n).is_some_and(|p| p.attach == Attach::FmodRet) {
             self.decide_result(here, &contract, n, outermost, words);
         } else if let (true, true, Some(e)) =
             (self.case.situation.results() && outermost, calls == 1, self.state.exiting_mut())
@@ -237,16 +237,42 @@ impl Trace {
     fn decide_result(&mut self, here: &mut Here, contract: &Contract, n: usize, outermost: bool, words: Vec<u64>) {
         let (case, abi) = (Arc::clone(&self.case), here.registers.abi);
         let last = contract.programs.iter().rposition(|p| p.attach == Attach::FmodRet) == Some(n);
-        let skips = outermost && (case.situation == Situation::Skip || (case.situation == Situation::SkipLast && last));
+        let chosen = case.situation == Situation::Skip || (case.situation == Situation::SkipLast && last);
+        let skips = contract.kind.is_function() || outermost && chosen;
         // A function without a result is skipped as any other.
         let value = case.new_results.first().map_or(1, |(_, value)| *value);
         here.set(abi.rets[0], if skips { value } else { 0 });
-        if skips && let Some(mut a) = self.state.activations.pop() {
-            a.expect[abi.rets[0]] = value;
-            let sp = a.sp.wrapping_add(abi.return_bytes());
-            let Activation { expect, parent, resume, sessions, around, .. } = a;
-            let index = self.trampoline();
-            self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions, around });
+        if let Some(result) = contract.stated.program_result {
+            self.leave_result(here, &result, value);
+        }
+        if skips {
+            self.end_early(here, words);
+            self.state.exiting_mut().into_iter().for_each(|e| e.expect[abi.rets[0]] = value);
+        }
+    }
+
+    /// The function does not run: what is next is its end.
+    pub(super) fn end_early(&mut self, here: &Here, words: Vec<u64>) {
+        let Some(a) = self.state.activations.pop() else { return };
+        let sp = a.sp.wrapping_add(here.registers.abi.return_bytes());
+        let Activation { expect, parent, resume, sessions, around, .. } = a;
+        let index = self.trampoline();
+        self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions, around });
+    }
+
+    /// What a program in place of a function leaves: above the bytes of the result, anything where the trampoline is to widen it.
+    fn leave_result(&mut self, here: &mut Here, result: &ProgramResult, value: u64) {
+        let abi = here.registers.abi;
+        let above = u64::MAX.checked_shl(8 * u32::from(result.bytes)).unwrap_or(0);
+        let noise = if abi.widens { self.case.canary(&mut Rng::new(self.case.seed, 0x400)) } else { 0 };
+        let whole = value & !above | noise & above;
+        let lower = (whole as u32).cast_signed();
+        match result.whole {
+            Some(reg) => {
+                here.set(reg, whole);
+                here.set(abi.rets[0], i64::from(lower).cast_unsigned());
+            }
+            None => here.set(abi.rets[0], whole),
         }
     }
 

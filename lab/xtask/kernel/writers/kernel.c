@@ -45,7 +45,7 @@ bpf_trampoline_exit_t bpf_trampoline_exit(const struct bpf_prog *prog)
 	return (void *)asked->exit[prog->sleepable];
 }
 
-static void attach(struct attached *to, const struct writers_program *program)
+static void attach(struct attached *to, const struct writers_program *program, bool struct_ops)
 {
 	to->prog.jited = 1;
 	to->prog.sleepable = program->sleepable;
@@ -53,7 +53,7 @@ static void attach(struct attached *to, const struct writers_program *program)
 	to->prog.aux = &to->aux;
 	to->prog.expected_attach_type = BPF_TRACE_FENTRY;
 	to->link.prog = &to->prog;
-	to->link.type = BPF_LINK_TYPE_TRACING;
+	to->link.type = struct_ops ? BPF_LINK_TYPE_STRUCT_OPS : BPF_LINK_TYPE_TRACING;
 	to->entry.cookie = program->cookie;
 #if HAS_SESSIONS
 	if (program->session) {
@@ -106,7 +106,7 @@ int writers_image(const struct writers_request *request, struct writers_answer *
 				session = 0;
 #endif
 			memset(next, 0, sizeof(*next));
-			attach(next, program);
+			attach(next, program, request->flags & BPF_TRAMP_F_INDIRECT);
 			lists[kind].tramp_entries[i] = &next->entry;
 			lists[kind].tramp_count++;
 			answer->program[kind][i] = (unsigned long)&next->prog;
@@ -124,6 +124,9 @@ int writers_image(const struct writers_request *request, struct writers_answer *
 #if HAS_SESSIONS
 	im->skips = skips;
 #endif
+	if (request->flags & BPF_TRAMP_F_INDIRECT)
+		return arch_prepare_bpf_trampoline(NULL, (void *)request->image, (void *)request->image + size, &model, request->flags,
+						   lists, function);
 	size = arch_prepare_bpf_trampoline(im, (void *)request->image, (void *)request->image + size, &model, request->flags, lists,
 					   function);
 #if HAS_SESSIONS

@@ -119,6 +119,9 @@ static const unsigned char nops[][11] = {
 };
 const unsigned char *const x86_nops[] = { NULL, nops[1], nops[2], nops[3], nops[4], nops[5], nops[6], nops[7], nops[8], nops[9],
 					  nops[10], nops[11] };
+
+/* Weak in the kernel's headers, so that the linker misses nothing: no CFI (arch/x86/include/asm/cfi.h). */
+unsigned int cfi_mode = 1;
 #elif defined(__aarch64__)
 void *aarch64_insn_copy(void *to, void *from, size_t size) { return wrote((unsigned long long)to, from, size); }
 #else

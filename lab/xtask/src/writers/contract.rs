@@ -75,11 +75,19 @@ impl Placed<'_> {
             lines.extend(machine.function_align.map(|align| format!("function-align = {align}")));
             lines.extend(machine.function_by_return.then(|| "function-by-return = true".to_owned()));
             lines.extend(
-                result.filter(|_| model.result.is_some()).map(|result| format!("result = {}", inline(&result))),
+                result.as_ref().filter(|_| model.result.is_some()).map(|result| format!("result = {}", inline(result))),
             );
         }
+        if let (true, Some(returned), Some(result)) = (model.struct_ops, model.result, result) {
+            let register = machine.program_result.as_ref().map(|reg| format!(", register = {reg:?}"));
+            let (bytes, signed, register) = (returned.size, returned.signed(), register.unwrap_or_default());
+            lines.push(format!("result = {}", inline(&result)));
+            lines.push(format!("program-result = {{ bytes = {bytes}, signed = {signed}{register} }}"));
+        }
         if !machine.records.is_empty() {
-            lines.push(format!("records = {:?}", machine.records));
+            // Nothing returns to a site that is not there.
+            let there = |record: &&String| !model.struct_ops || *record != "pc";
+            lines.push(format!("records = {:?}", machine.records.iter().filter(there).collect::<Vec<_>>()));
         }
         if !written.labels.is_empty() {
             let label = |(name, at): &(String, u64)| format!("{name} = \"{at:#x}\"");

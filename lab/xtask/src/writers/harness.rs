@@ -19,6 +19,8 @@ const RESTORE_REGS: u32 = 1;
 const CALL_ORIG: u32 = 1 << 1;
 const SKIP_FRAME: u32 = 1 << 2;
 const IP_ARG: u32 = 1 << 3;
+const RET_FENTRY_RET: u32 = 1 << 4;
+const INDIRECT: u32 = 1 << 8;
 
 /// Where members of an answer begin, and the bytes of the whole.
 const IM: usize = 8;
@@ -104,6 +106,10 @@ impl Harness<'_> {
     }
 
     fn flags(&self, model: &Model) -> Vec<(u32, &'static str)> {
+        if model.struct_ops {
+            let result = model.result.map(|_| (RET_FENTRY_RET, "RET_FENTRY_RET"));
+            return [(INDIRECT, "INDIRECT")].into_iter().chain(result).collect();
+        }
         let how = match (model.call_orig(), self.jumps) {
             (false, _) => vec![(RESTORE_REGS, "RESTORE_REGS")],
             (true, true) => vec![(CALL_ORIG, "CALL_ORIG")],

@@ -20,8 +20,8 @@ pub enum Verdict {
     Holds,
     /// Only what is known does not hold.
     Known,
-    /// By these clauses and places.
-    Fails(String),
+    /// By these clauses, each with its places.
+    Fails(Vec<String>),
     /// It was not judged, or not all of it.
     LeftOut(String),
 }
@@ -116,7 +116,7 @@ fn verdict(report: &[u8]) -> Verdict {
         {
             Verdict::LeftOut("no function of this prototype runs it".to_owned())
         }
-        (_, false) => Verdict::Fails(wrong.into_iter().collect::<Vec<_>>().join("; ")),
+        (_, false) => Verdict::Fails(wrong.into_iter().collect()),
         _ if known => Verdict::Known,
         _ => Verdict::Holds,
     }

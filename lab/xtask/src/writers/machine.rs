@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use super::model::Model;
+
 /// The file.
 #[derive(Deserialize)]
 pub struct Manifest {
@@ -10,6 +12,34 @@ pub struct Manifest {
     pub common: Vec<String>,
     pub machine: Vec<Machine>,
     pub known: Vec<Known>,
+}
+
+impl Manifest {
+    /// What is known of a writer.
+    pub fn known_of(&self, machine: &str, version: &str) -> Vec<&Known> {
+        let of = |versions: &[String]| versions.is_empty() || versions.iter().any(|v| v == version);
+        self.known.iter().filter(|known| known.machine.as_ref().is_none_or(|of| of == machine) && of(&known.versions)).collect()
+    }
+}
+
+impl Known {
+    /// May images for this model, with this contract, fail so?
+    pub fn fits(&self, model: &Model, contract: &str) -> bool {
+        let result = model.result.map_or("void", |result| result.text());
+        self.argument.as_ref().is_none_or(|argument| model.signature().contains(argument))
+            && (self.results.is_empty() || self.results.iter().any(|known| known == result))
+            && (!self.struct_ops || model.struct_ops)
+            && (!self.on_stack || contract.contains("\"stack+"))
+    }
+
+    /// Is this one of the clauses that fail? At the end of one, `*` stands for anything.
+    pub fn names(&self, clause: &str) -> bool {
+        let like = |known: &String| match known.strip_suffix('*') {
+            Some(begin) => clause.starts_with(begin),
+            None => known == clause,
+        };
+        self.fails.is_empty() || self.fails.iter().any(like)
+    }
 }
 
 /// An architecture, and how its writer is compiled and run.
@@ -35,6 +65,8 @@ pub struct Machine {
     pub function_by_return: bool,
     #[serde(default)]
     pub records: Vec<String>,
+    /// The register in which programs leave 64 bits of a result, if that is not the psABI's.
+    pub program_result: Option<String>,
     /// Bits from 48 on that addresses have in the code.
     #[serde(default)]
     pub set: u64,
@@ -51,11 +83,28 @@ pub struct Here {
     pub programs: u64,
 }
 
-/// What is known not to hold.
+/// What is known not to hold: a failure of images for such models, at these places only.
 #[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Known {
-    pub machine: String,
+    /// The architecture; all, if none is named.
+    pub machine: Option<String>,
+    /// Versions of Linux; all, if none is named.
+    #[serde(default)]
+    pub versions: Vec<String>,
     /// A type of an argument.
-    pub argument: String,
+    pub argument: Option<String>,
+    /// Types of the result, one of them; any, also none, if none is named.
+    #[serde(default)]
+    pub results: Vec<String>,
+    /// Of struct_ops only.
+    #[serde(default)]
+    pub struct_ops: bool,
+    /// Only if an argument is on the stack.
+    #[serde(default)]
+    pub on_stack: bool,
+    /// Clauses with places; any, if none is named.
+    #[serde(default)]
+    pub fails: Vec<String>,
     pub reason: String,
 }

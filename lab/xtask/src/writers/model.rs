@@ -59,6 +59,19 @@ pub struct Model {
     /// After the function; sessions come before these.
     pub fexit: Vec<Program>,
     pub ip_arg: bool,
+    /// There is no function: C calls the trampoline, and the result is that of its one program.
+    pub struct_ops: bool,
+}
+
+impl Type {
+    /// How C writes it.
+    pub fn text(self) -> &'static str {
+        self.text
+    }
+
+    pub fn signed(self) -> bool {
+        self.flags & 2 != 0
+    }
 }
 
 impl Model {
@@ -70,7 +83,12 @@ impl Model {
         let args = args.collect();
         let result = (rng.below(4) > 0).then(|| TYPES[RESULTS.start + rng.below(RESULTS.len())]);
         let mut model =
-            Model { args, result, fentry: vec![], fmod_ret: vec![], fexit: vec![], ip_arg: rng.below(4) == 0 };
+            Model { args, result, fentry: vec![], fmod_ret: vec![], fexit: vec![], ip_arg: false, struct_ops: false };
+        if rng.below(8) == 0 {
+            model.fentry.push(Program { cookie: 0, sleepable: rng.below(2) == 0, session: false });
+            return Model { struct_ops: true, ..model };
+        }
+        model.ip_arg = rng.below(4) == 0;
         let most = if rng.below(4) == 0 { MOST_PROGRAMS } else { 3 };
         for _ in 0..=rng.below(most) {
             let kind = rng.below(if sessions { 4 } else { 3 });
@@ -154,6 +172,7 @@ impl fmt::Display for Model {
             let one = |p: &&Program| format!("{:#x}{}", p.cookie, if p.sleepable { " sleepable" } else { "" });
             write!(f, ", {name} with cookies {}", list.iter().map(one).collect::<Vec<_>>().join(", "))?;
         }
+        f.write_str(if self.struct_ops { ", struct_ops" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
     }
 }
