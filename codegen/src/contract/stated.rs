@@ -107,6 +107,8 @@ pub struct Bracket {
     pub exit: String,
     /// The symbol whose address both get as their first argument; `None` if any address will do, so long as both get the same.
     pub argument: Option<String>,
+    /// The first never says that the program is not to be called.
+    pub always: bool,
 }
 
 /// A variable that holds the address of a function.
@@ -236,6 +238,11 @@ pub struct Stated {
 }
 
 impl Stated {
+    /// May what is called before a program say that the program is not to be called?
+    pub fn may_refuse(&self) -> bool {
+        self.around_programs.iter().any(|program| !program.around.always)
+    }
+
     /// The functions around each program, then those around all.
     pub fn brackets(&self) -> impl Iterator<Item = Option<&Bracket>> {
         let programs = self.around_programs.iter().map(|program| Some(&program.around));

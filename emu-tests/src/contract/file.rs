@@ -562,6 +562,9 @@ pub(crate) struct BracketIn {
     /// What both are given first: a symbol, or an address as `0x...`. Without it any will do that both get.
     #[serde(default)]
     pub(crate) argument: Option<String>,
+    /// Of a program: the first always lets it be called.
+    #[serde(default)]
+    pub(crate) always: bool,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]

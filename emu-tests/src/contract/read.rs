@@ -362,15 +362,21 @@ impl Reader<'_> {
             let valid = format!("valid: one with `{missing}` in [arch.{}.programs]", facts.name);
             return Err(self.at(at, format!("{}: not in profile {profile}; {valid}", t.symbol)));
         }
-        let here = |message: String| Err(self.at(t.stack_align.span().start, format!("flags of {}; {message}", t.symbol)));
+        let here =
+            |message: String| Err(self.at(t.stack_align.span().start, format!("flags of {}; {message}", t.symbol)));
         if [call_orig, restore, indirect].iter().filter(|flag| **flag).count() != 1 {
             return here("valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT".to_owned());
         }
-        if indirect && (skip_frame || ip_arg || counted || !matches!(&attached[..], [one] if one.attach == Attach::Fentry)) {
+        if indirect
+            && (skip_frame || ip_arg || counted || !matches!(&attached[..], [one] if one.attach == Attach::Fentry))
+        {
             return here("valid with INDIRECT: RET_FENTRY_RET; it has one program, attached as fentry".to_owned());
         }
         let typed = t.result.is_some() && t.program_result.is_some();
-        if returned && !typed || (indirect && !returned || !indirect) && t.program_result.is_some() || returned && !indirect {
+        if returned && !typed
+            || (indirect && !returned || !indirect) && t.program_result.is_some()
+            || returned && !indirect
+        {
             return here("valid: RET_FENTRY_RET with INDIRECT, `result` and `program-result`".to_owned());
         }
         let words = self.wanted(t, "programs", "words, a list", t.words.as_ref())?;

@@ -15,8 +15,8 @@ use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{
-    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn, UncalledIn,
-    VariableIn, WordIn,
+    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn,
+    UncalledIn, VariableIn, WordIn,
 };
 use crate::judge::cases::ABOVE;
 
@@ -29,8 +29,8 @@ fn word_bytes(t: &TrampolineIn) -> Vec<u8> {
 
 impl BracketIn {
     fn bracket(&self) -> Bracket {
-        let BracketIn { enter, exit, argument } = self;
-        Bracket { enter: enter.clone(), exit: exit.clone(), argument: argument.clone() }
+        let BracketIn { enter, exit, argument, always } = self;
+        Bracket { enter: enter.clone(), exit: exit.clone(), argument: argument.clone(), always: *always }
     }
 }
 

@@ -67,7 +67,8 @@ impl Filter {
             Some(name) => *name == contract.name,
             None => asked || contract.kind.calls_back(),
         };
-        wanted && (!contract.kind.is_led_to() || contract.kind.is_function() || !all.iter().any(|c| c.kind.calls_back()))
+        wanted
+            && (!contract.kind.is_led_to() || contract.kind.is_function() || !all.iter().any(|c| c.kind.calls_back()))
     }
 
     pub(crate) fn kept_failures(&self) -> usize {

@@ -332,8 +332,8 @@ impl Situation {
             }
             // The result of the program is that of the function.
             (.., Some(programs)) if programs.indirect => {
-                let bracketed = !contract.stated.around_programs.is_empty();
-                [Situation::Skip].into_iter().chain(bracketed.then_some(Situation::Unentered)).collect()
+                let refused = contract.stated.may_refuse().then_some(Situation::Unentered);
+                [Situation::Skip].into_iter().chain(refused).collect()
             }
             (.., Some(programs)) => {
                 let attached = |attach| contract.programs.iter().filter(|p| p.attach == attach).count();
@@ -350,7 +350,7 @@ impl Situation {
                     (programs.call_orig && labels.has_label(KernelLabel::AfterCall), Situation::Retired),
                     (detaches, Situation::Detached { others: false }),
                     (detaches && before + after > 1, Situation::Detached { others: true }),
-                    (!contract.stated.around_programs.is_empty(), Situation::Unentered),
+                    (contract.stated.may_refuse(), Situation::Unentered),
                     (result, Situation::Results),
                 ];
                 can.into_iter().filter(|(can, _)| *can).map(|(_, situation)| situation).collect()

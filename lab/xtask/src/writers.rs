@@ -117,7 +117,7 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
     let start = Instant::now();
     while tally.images < asked.images {
         let count = AT_ONCE.min(asked.images - tally.images);
-        let models: Vec<Model> = (0..count).map(|_| Model::draw(&mut rng, harness.sessions())).collect();
+        let models: Vec<Model> = (0..count).map(|_| Model::draw(&mut rng, harness.can())).collect();
         let mut new = Vec::new();
         for (model, written) in models.iter().zip(harness.write(&models)?) {
             tally.images += 1;

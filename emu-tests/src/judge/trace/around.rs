@@ -90,7 +90,9 @@ impl Trace {
         }
         self.poison(here, 120 + 2 * calls + u64::from(over));
         let mut rng = Rng::new(self.case.seed, 0x400 + 2 * calls + u64::from(over));
-        let start = if self.case.situation == Situation::Unentered { 0 } else { self.case.canary(&mut rng) | 1 };
+        let always = contract.stated.around_programs.get(n).is_some_and(|program| program.around.always);
+        let refuses = self.case.situation == Situation::Unentered && !always;
+        let start = if refuses { 0 } else { self.case.canary(&mut rng) | 1 };
         let saved = self.case.canary(&mut rng);
         self.store(here, vec![(run_context.wrapping_add(SAVED), saved)], &Place::StoreRunContext);
         here.set(here.registers.abi.rets[0], start);

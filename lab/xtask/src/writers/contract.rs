@@ -53,7 +53,12 @@ impl Placed<'_> {
 
     /// The contract of what a writer wrote for a model.
     pub fn contract(&mut self, model: &Model, written: &Written) -> Result<String, Failure> {
-        let Words { words, live, result } = self.words(&model.signature())?;
+        let Words { words, mut live, mut result } = self.words(&model.signature())?;
+        if model.tail_calls {
+            let counter = self.machine.counts.as_ref().map(|counts| counts.register.clone());
+            with_registers(&mut live, counter);
+            result.as_mut().into_iter().for_each(|result| with_registers(result, self.machine.program_result.clone()));
+        }
         let (machine, here) = (self.machine, self.machine.here);
         let called = model.call_orig();
         let mut lines = vec![
@@ -108,6 +113,13 @@ fn sized(model: &Model, words: &[String]) -> Vec<String> {
     words.iter().zip(sizes).map(word).collect()
 }
 
+/// Registers beside those of the psABI.
+fn with_registers(live: &mut toml::Table, more: Option<String>) {
+    if let Some(registers) = live.get_mut("registers").and_then(toml::Value::as_array_mut) {
+        registers.extend(more.map(toml::Value::String));
+    }
+}
+
 /// A table in one line.
 fn inline(table: &toml::Table) -> String {
     let pairs: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
@@ -119,10 +131,11 @@ fn programs(model: &Model, written: &Written, machine: &Machine) -> Vec<String> 
     let [before, after, instead] = lists(model);
     let one = |attach: &str, kind: usize, n: usize, program: &Program| {
         let [enter, exit] = around(machine.here, program.sleepable);
+        let always = if model.may_refuse { "" } else { ", always = true" };
         let argument = written.programs[kind].get(n).copied().unwrap_or_default();
         format!(
             "{{ attach = {attach:?}, calls = \"{:#x}\", cookie = {}, around = {{ enter = \"{enter:#x}\", exit = \"{exit:#x}\", \
-             argument = \"{argument:#x}\" }} }}",
+             argument = \"{argument:#x}\"{always} }} }}",
             code_of(machine.here, kind, n),
             program.cookie
         )

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::machine::{Here, Machine};
-use super::model::{MOST_PROGRAMS, Model, Program};
+use super::model::{Can, MOST_PROGRAMS, Model, Program};
 use crate::failure::Failure;
 use crate::tools::{call, name, read, root, write};
 use crate::tree::Tree;
@@ -20,6 +20,7 @@ const CALL_ORIG: u32 = 1 << 1;
 const SKIP_FRAME: u32 = 1 << 2;
 const IP_ARG: u32 = 1 << 3;
 const RET_FENTRY_RET: u32 = 1 << 4;
+const TAIL_CALL_CTX: u32 = 1 << 7;
 const INDIRECT: u32 = 1 << 8;
 
 /// Where members of an answer begin, and the bytes of the whole.
@@ -100,9 +101,10 @@ impl Harness<'_> {
         Ok(Harness { program, machine, version: version.to_owned(), jumps })
     }
 
-    /// Does this kernel have sessions?
-    pub fn sessions(&self) -> bool {
-        self.version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 7)
+    /// What this kernel can do.
+    pub fn can(&self) -> Can {
+        let sessions = self.version.split('.').next().and_then(|n| n.parse().ok()).is_some_and(|major: u32| major >= 7);
+        Can { sessions, tail_calls: self.machine.counts.as_ref().is_some_and(|c| c.versions.contains(&self.version)) }
     }
 
     fn flags(&self, model: &Model) -> Vec<(u32, &'static str)> {
@@ -115,7 +117,9 @@ impl Harness<'_> {
             (true, true) => vec![(CALL_ORIG, "CALL_ORIG")],
             (true, false) => vec![(CALL_ORIG, "CALL_ORIG"), (SKIP_FRAME, "SKIP_FRAME")],
         };
-        how.into_iter().chain(model.ip_arg.then_some((IP_ARG, "IP_ARG"))).collect()
+        let ip = model.ip_arg.then_some((IP_ARG, "IP_ARG"));
+        let counted = model.tail_calls.then_some((TAIL_CALL_CTX, "TAIL_CALL_CTX"));
+        how.into_iter().chain(ip).chain(counted).collect()
     }
 
     /// Have images written, each with the kernel's error where it refuses.

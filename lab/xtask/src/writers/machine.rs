@@ -18,7 +18,10 @@ impl Manifest {
     /// What is known of a writer.
     pub fn known_of(&self, machine: &str, version: &str) -> Vec<&Known> {
         let of = |versions: &[String]| versions.is_empty() || versions.iter().any(|v| v == version);
-        self.known.iter().filter(|known| known.machine.as_ref().is_none_or(|of| of == machine) && of(&known.versions)).collect()
+        self.known
+            .iter()
+            .filter(|known| known.machine.as_ref().is_none_or(|of| of == machine) && of(&known.versions))
+            .collect()
     }
 }
 
@@ -67,10 +70,21 @@ pub struct Machine {
     pub records: Vec<String>,
     /// The register in which programs leave 64 bits of a result, if that is not the psABI's.
     pub program_result: Option<String>,
+    /// How tail calls are counted, if that is the trampoline's business.
+    pub counts: Option<Counts>,
     /// Bits from 48 on that addresses have in the code.
     #[serde(default)]
     pub set: u64,
     pub here: Here,
+}
+
+/// How tail calls are counted.
+#[derive(Deserialize)]
+pub struct Counts {
+    /// The register of the counter.
+    pub register: String,
+    /// Versions of Linux whose trampolines keep it.
+    pub versions: Vec<String>,
 }
 
 /// Addresses.

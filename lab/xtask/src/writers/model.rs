@@ -49,7 +49,7 @@ pub struct Program {
 }
 
 /// A function, and who is attached to it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Model {
     pub args: Vec<Type>,
     pub result: Option<Type>,
@@ -61,6 +61,18 @@ pub struct Model {
     pub ip_arg: bool,
     /// There is no function: C calls the trampoline, and the result is that of its one program.
     pub struct_ops: bool,
+    /// The function before a program may say that it is not to be called; of struct_ops, where it has a stack of its own (kernel
+    /// include/linux/bpf_verifier.h, bpf_prog_check_recur).
+    pub may_refuse: bool,
+    /// The function is a BPF program whose tail calls are counted.
+    pub tail_calls: bool,
+}
+
+/// What a kernel can do that not all can.
+#[derive(Clone, Copy)]
+pub struct Can {
+    pub sessions: bool,
+    pub tail_calls: bool,
 }
 
 impl Type {
@@ -75,33 +87,38 @@ impl Type {
 }
 
 impl Model {
-    /// Draw one; with `sessions` if the kernel has them.
-    pub fn draw(rng: &mut Rng, sessions: bool) -> Model {
+    /// Draw one.
+    pub fn draw(rng: &mut Rng, can: Can) -> Model {
         // Most functions have few arguments, and most arguments fill a register.
         let most = if rng.below(3) == 0 { MOST_ARGS } else { 6 };
         let args = (0..rng.below(most + 1)).map(|_| TYPES[if rng.below(2) == 0 { 0 } else { rng.below(TYPES.len()) }]);
         let args = args.collect();
         let result = (rng.below(4) > 0).then(|| TYPES[RESULTS.start + rng.below(RESULTS.len())]);
-        let mut model =
-            Model { args, result, fentry: vec![], fmod_ret: vec![], fexit: vec![], ip_arg: false, struct_ops: false };
+        let plain = Model { args, result, may_refuse: true, ..Model::default() };
+        let mut model = plain;
         if rng.below(8) == 0 {
             model.fentry.push(Program { cookie: 0, sleepable: rng.below(2) == 0, session: false });
-            return Model { struct_ops: true, ..model };
+            return Model { struct_ops: true, may_refuse: can.sessions && rng.below(2) == 0, ..model };
         }
         model.ip_arg = rng.below(4) == 0;
+        if can.tail_calls && rng.below(8) == 0 {
+            // A program has up to 5 arguments of 64 bits, and such a result.
+            model.args = vec![TYPES[0]; model.args.len().min(5)];
+            (model.tail_calls, model.result) = (true, Some(TYPES[0]));
+        }
         let most = if rng.below(4) == 0 { MOST_PROGRAMS } else { 3 };
         for _ in 0..=rng.below(most) {
-            let kind = rng.below(if sessions { 4 } else { 3 });
+            let kind = rng.below(if can.sessions { 4 } else { 3 });
             let cookie = [0, 7, 0x7654_3210, 0x1234_5678_9abc_def0, -1][rng.below(5)];
             let program = Program { cookie, sleepable: rng.below(8) == 0, session: kind == 3 };
             match kind {
                 0 => model.fentry.insert(model.fentry.iter().filter(|p| !p.session).count(), program),
                 // Only a function with an error to return can be skipped (kernel kernel/bpf/verifier.c).
-                1 => {
+                1 if !model.tail_calls => {
                     model.fmod_ret.push(program);
                     model.result = Some(TYPES[2 * rng.below(2)]);
                 }
-                2 => model.fexit.push(program),
+                1 | 2 => model.fexit.push(program),
                 _ => model.fentry.push(program),
             }
         }
@@ -145,6 +162,7 @@ impl Model {
             }
         }
         add(&|m| m.ip_arg = false);
+        add(&|m| m.tail_calls = false);
         add(&|m| m.result = m.result.filter(|_| !m.fmod_ret.is_empty()));
         (0..MOST_ARGS).for_each(|n| add(&|m| without(&mut m.args, n)));
         (0..MOST_ARGS).for_each(|n| add(&|m| m.args.iter_mut().skip(n).take(1).for_each(|t| *t = TYPES[0])));
@@ -173,6 +191,8 @@ impl fmt::Display for Model {
             write!(f, ", {name} with cookies {}", list.iter().map(one).collect::<Vec<_>>().join(", "))?;
         }
         f.write_str(if self.struct_ops { ", struct_ops" } else { "" })?;
+        f.write_str(if self.struct_ops && self.may_refuse { " with a stack of its own" } else { "" })?;
+        f.write_str(if self.tail_calls { ", tail calls" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
     }
 }
@@ -183,7 +203,7 @@ mod tests {
 
     #[test]
     fn models_are_drawn_alike_for_the_same_seed_and_get_smaller() {
-        let draw = |seed| Model::draw(&mut Rng(seed), true);
+        let draw = |seed| Model::draw(&mut Rng(seed), Can { sessions: true, tail_calls: true });
         assert_eq!(draw(5), draw(5));
         for seed in 0..200 {
             let mut model = draw(seed);
