@@ -40,6 +40,10 @@ pub(crate) struct FileIn {
     /// told, and not judged. Without it, all trampolines must be there.
     #[serde(default)]
     pub(crate) several_objects: bool,
+    /// In a dump: the addresses, as `0x...`, of symbols outside of it. Others are called by their address.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) addresses: BTreeMap<String, Spanned<String>>,
     /// Where the trampolines find what they need in `struct ftrace_ops`.
     pub(crate) ftrace_ops: Option<OpsIn>,
     /// Layouts of what callbacks are given a pointer to, by name.

@@ -157,6 +157,9 @@ fn objects(
     file: &FileIn,
 ) -> Result<Objects> {
     let Some(dump) = &foreign.dump else {
+        if let Some((symbol, at)) = file.addresses.iter().next() {
+            return Err(reader.at(at.span().start, format!("addresses of {symbol}: valid for a dump only (--raw)")));
+        }
         let object = |(name, bytes): &(String, Vec<u8>)| {
             Ok((name.clone(), relocatable(backend, &Input { name, bytes })?.into_owned()))
         };
@@ -165,11 +168,25 @@ fn objects(
     };
     let entries = entries(dump, reader, file)?;
     let named = names(reader, file)?;
+    let dump = &Dump { names: outside(dump, reader, file)?, ..dump.clone() };
     let wrap = |(path, code): &(String, Vec<u8>)| {
         let object = wrap(backend, dump, code, &entries, &named).map_err(|e| e.at(path))?;
         Ok((path.clone(), object))
     };
     foreign.objects.iter().map(wrap).collect()
+}
+
+/// The names of what is outside of a dump, by address.
+fn outside(dump: &Dump, reader: &Reader, file: &FileIn) -> Result<BTreeMap<u64, String>> {
+    let mut names = dump.names.clone();
+    for (symbol, text) in &file.addresses {
+        let at = address_of(text.get_ref()).ok_or_else(|| {
+            let message = format!("addresses of {symbol}: {:?}; valid: an address as \"0x...\"", text.get_ref());
+            reader.at(text.span().start, message)
+        })?;
+        names.insert(at, symbol.clone());
+    }
+    Ok(names)
 }
 
 /// What a contract for a dump names by its address.

@@ -93,7 +93,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let linux = source(None, version, &cache()?)?;
         for machine in manifest.machine.iter().filter(|machine| names.contains(&machine.name)) {
             let harness = Harness::build(&manifest.common, machine, version, &linux, &cache()?)?;
-            let deviations: Vec<&Known> = manifest.known_of(&machine.name, version);
+            let deviations: Vec<&Known> = manifest.known_of(&machine.arch, version);
             rows.push((version.clone(), machine, judged(&harness, machine, &deviations, &asked)?));
         }
     }

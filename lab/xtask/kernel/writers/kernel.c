@@ -45,6 +45,30 @@ bpf_trampoline_exit_t bpf_trampoline_exit(const struct bpf_prog *prog)
 	return (void *)asked->exit[prog->sleepable];
 }
 
+#ifdef CONFIG_MITIGATION_RETHUNK
+bool cpu_wants_rethunk(void) { return asked->thunk; }
+bool cpu_wants_rethunk_at(void *addr) { return asked->thunk; }
+typeof(x86_return_thunk) x86_return_thunk;
+#endif
+
+#ifdef CONFIG_MITIGATION_CALL_DEPTH_TRACKING
+/* In place of the kernel's accounting, which counts in memory of the CPU: as many bytes without effect, before the call. */
+int x86_call_depth_emit_accounting(u8 **pprog, void *func, void *ip)
+{
+	static const u8 nop[] = { 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00 };
+
+	memcpy(*pprog, nop, sizeof(nop));
+	*pprog += sizeof(nop);
+	return sizeof(nop);
+}
+#endif
+
+#ifdef CONFIG_X86_KERNEL_IBT
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+__noendbr bool is_endbr(u32 *at) { return __is_endbr(*at); }
+#endif
+#endif
+
 static void attach(struct attached *to, const struct writers_program *program, bool struct_ops)
 {
 	to->prog.jited = 1;
@@ -81,6 +105,9 @@ int writers_image(const struct writers_request *request, struct writers_answer *
 #endif
 
 	asked = request;
+#ifdef CONFIG_MITIGATION_RETHUNK
+	x86_return_thunk = (void *)request->thunk;
+#endif
 	memset(lists, 0, sizeof(lists));
 	memset(im, 0, sizeof(*im));
 	model.ret_size = request->ret_size;

@@ -132,6 +132,13 @@ int patch_text_nosync(void *to, const void *from, size_t size)
 }
 #endif
 
+#if defined(__x86_64__)
+/* Objects with mitigations return and branch through these. */
+#define THUNK(reg) ".globl __x86_indirect_thunk_" #reg "\n__x86_indirect_thunk_" #reg ": jmp *%" #reg "\n"
+asm(".text\n.globl __x86_return_thunk\n__x86_return_thunk: ret\n" THUNK(rax) THUNK(rbx) THUNK(rcx) THUNK(rdx) THUNK(rsi) THUNK(rdi)
+    THUNK(rbp) THUNK(r8) THUNK(r9) THUNK(r10) THUNK(r11) THUNK(r12) THUNK(r13) THUNK(r14) THUNK(r15));
+#endif
+
 /* Called by the kernel's objects, if they were compiled for function tracing; and what images call around the function. */
 asm(".text\n.globl __fentry__, __bpf_tramp_enter, __bpf_tramp_exit\n"
     "__fentry__: ret\n.balign 64\n"
@@ -173,6 +180,8 @@ int main(void)
 		writers_at = request.image;
 		mapped(request.memory, 128 * 4096);
 		mapped(request.function, 4096);
+		if (request.endbr)
+			memcpy((void *)request.function, "\xf3\x0f\x1e\xfa", 4);
 		answer.size = writers_image(&request, &answer);
 		if (answer.size > 0) {
 			int size = WRITERS_CODE;

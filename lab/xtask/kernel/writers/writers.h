@@ -19,13 +19,17 @@ struct writers_program {
 struct writers_request {
 	/* Where the image is to run, where the traced function is, and memory for programs, links and the image's description. */
 	unsigned long long image, function, memory;
+	/* What returns jump to where they go through a thunk; 0 where they do not. */
+	unsigned long long thunk;
 	/* What is called before and after programs: those that do not sleep, those that do. */
 	unsigned long long enter[2], exit[2];
 	unsigned int flags;
 	unsigned char ret_size, ret_flags, nr_args, pad;
 	unsigned char arg_size[12], arg_flags[12];
 	/* By the kernel's numbers: fentry, fexit, fmod_ret. */
-	unsigned int count[3], pad2;
+	unsigned int count[3];
+	/* The traced function begins with ENDBR64. */
+	unsigned int endbr;
 	struct writers_program program[3][WRITERS_PROGRAMS];
 };
 

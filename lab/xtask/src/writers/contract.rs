@@ -41,7 +41,7 @@ impl Placed<'_> {
             return Ok(words.clone());
         }
         let mut tool = tramptool();
-        tool.args(["gen", "programs", "--arch", &self.machine.name, "--profile", &self.profile, "--sig", signature]);
+        tool.args(["gen", "programs", "--arch", &self.machine.arch, "--profile", &self.profile, "--sig", signature]);
         tool.args(["--function", "f", "--fentry", "p", "--fexit", "q", "--emit", "contract", "-o", "-"]);
         let out = crate::tools::call(&mut tool)?.out;
         let said: Said = toml::from_str(&out).map_err(|e| Failure::new(signature, e.to_string(), "see the tool"))?;
@@ -62,7 +62,8 @@ impl Placed<'_> {
         let (machine, here) = (self.machine, self.machine.here);
         let called = model.call_orig();
         let mut lines = vec![
-            format!("arch = {:?}\nprofile = {:?}\nabout = \"an image\"\n", machine.name, self.profile),
+            format!("arch = {:?}\nprofile = {:?}\nabout = \"an image\"\n", machine.arch, self.profile),
+            machine.thunk.map_or(String::new(), |at| format!("addresses = {{ __x86_return_thunk = \"{at:#x}\" }}\n")),
             "[[trampoline]]\nsymbol = \"image\"\nkind = \"programs\"\ngeneral-handlers = true".to_owned(),
             format!("words = [{}]", sized(model, &words).join(", ")),
             format!("live = {}\nflags = {:?}", inline(&live), written.flags),
@@ -89,6 +90,7 @@ impl Placed<'_> {
             lines.push(format!("result = {}", inline(&result)));
             lines.push(format!("program-result = {{ bytes = {bytes}, signed = {signed}{register} }}"));
         }
+        lines.extend((machine.endbr && model.struct_ops).then(|| "landing-pad = true".to_owned()));
         if !machine.records.is_empty() {
             // Nothing returns to a site that is not there.
             let there = |record: &&String| !model.struct_ops || *record != "pc";

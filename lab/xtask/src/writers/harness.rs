@@ -148,7 +148,11 @@ impl Harness<'_> {
         let here = self.machine.here;
         let [enter, exit] = [0, 1].map(|which| [false, true].map(|sleepable| around(here, sleepable)[which]));
         let mut bytes = Vec::new();
-        for word in [here.image, here.function, here.memory].into_iter().chain(enter).chain(exit) {
+        for word in [here.image, here.function, here.memory, self.machine.thunk.unwrap_or(0)]
+            .into_iter()
+            .chain(enter)
+            .chain(exit)
+        {
             bytes.extend(word.to_le_bytes());
         }
         let flags = self.flags(model).iter().fold(0, |flags, (bit, _)| flags | bit);
@@ -163,7 +167,8 @@ impl Harness<'_> {
         bytes.extend(of_args(|t| t.size));
         bytes.extend(of_args(|t| t.flags));
         let lists = lists(model);
-        lists.iter().map(|list| list.len() as u32).chain([0]).for_each(|count| bytes.extend(count.to_le_bytes()));
+        let endbr = u32::from(self.machine.endbr);
+        lists.iter().map(|list| list.len() as u32).chain([endbr]).for_each(|count| bytes.extend(count.to_le_bytes()));
         for (kind, list) in lists.iter().enumerate() {
             for n in 0..MOST_PROGRAMS {
                 let program = list.get(n);

@@ -74,7 +74,7 @@ impl<'m> Judge<'m> {
         write(&toml, contract.as_bytes())?;
         let base = format!("{:#x}", self.machine.here.image);
         let mut tool = tramptool();
-        tool.args(["check", "--format", "json", "--arch", &self.machine.name, "--profile", &self.profile]);
+        tool.args(["check", "--format", "json", "--arch", &self.machine.arch, "--profile", &self.profile]);
         tool.args(["--base", &base, "--entry", &base, "--raw"]).arg(&image).arg("--contract").arg(&toml);
         let run = tool.output().map_err(|e| Failure::at(Path::new("tramptool"), e, "set TRAMPTOOL"))?;
         match run.status.code() {

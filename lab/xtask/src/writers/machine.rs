@@ -49,8 +49,10 @@ impl Known {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Machine {
-    /// What the tool calls it.
+    /// What it is called here.
     pub name: String,
+    /// What the tool calls the architecture.
+    pub arch: String,
     pub make: String,
     pub cross: String,
     pub options: Vec<String>,
@@ -70,6 +72,11 @@ pub struct Machine {
     pub records: Vec<String>,
     /// The register in which programs leave 64 bits of a result, if that is not the psABI's.
     pub program_result: Option<String>,
+    /// What returns jump to.
+    pub thunk: Option<u64>,
+    /// Traced functions begin with ENDBR64, and so does what is called through a pointer.
+    #[serde(default)]
+    pub endbr: bool,
     /// How tail calls are counted, if that is the trampoline's business.
     pub counts: Option<Counts>,
     /// Bits from 48 on that addresses have in the code.
