@@ -75,6 +75,8 @@ pub struct Programs {
     pub skip_frame: bool,
     /// `IP_ARG`: the function's ip is in the context.
     pub ip_arg: bool,
+    /// `ORIG_STACK`: the function that is called begins where the site's call would return to, which another handler may have changed.
+    pub orig_stack: bool,
     /// `INDIRECT`: there is no other function. C calls the trampoline through a pointer, and the result is its program's
     /// (`struct_ops`).
     pub indirect: bool,
@@ -106,6 +108,7 @@ impl Programs {
         call_orig: false,
         skip_frame: false,
         ip_arg: false,
+        orig_stack: false,
         indirect: false,
         sessions: 0,
         sessions_first: false,
@@ -120,7 +123,8 @@ impl Programs {
         let restores = !self.call_orig && !self.indirect;
         let result = self.indirect && self.result != Live::NOTHING;
         let counted = self.tail_call.is_some();
-        let set = [self.call_orig, self.skip_frame, self.ip_arg, restores, counted, self.indirect, result];
+        let [called, skips, ip, stack] = [self.call_orig, self.skip_frame, self.ip_arg, self.orig_stack];
+        let set = [called, skips, ip, restores, counted, self.indirect, result, stack];
         FLAGS.into_iter().zip(set).filter(|(_, set)| *set).map(|(name, _)| name).collect()
     }
 
@@ -160,8 +164,8 @@ impl Programs {
 }
 
 /// The names of the flags of [`Programs`].
-pub const FLAGS: [&str; 7] =
-    ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX", "INDIRECT", "RET_FENTRY_RET"];
+pub const FLAGS: [&str; 8] =
+    ["CALL_ORIG", "SKIP_FRAME", "IP_ARG", "RESTORE_REGS", "TAIL_CALL_CTX", "INDIRECT", "RET_FENTRY_RET", "ORIG_STACK"];
 
 /// The parameters of a paired trampoline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

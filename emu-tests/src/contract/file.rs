@@ -182,7 +182,8 @@ pub(crate) struct TrampolineIn {
     pub(crate) programs: Option<Spanned<Vec<ProgramIn>>>,
     /// `programs`: `CALL_ORIG` (the function is called from here), `SKIP_FRAME` (the site calls, and what it pushed is
     /// dropped), `IP_ARG` (the function's ip is in the context), `RESTORE_REGS` (the function is not called), `TAIL_CALL_CTX` (the
-    /// function counts tail calls), `INDIRECT` (there is no other function), `RET_FENTRY_RET` (the program's result is returned).
+    /// function counts tail calls), `INDIRECT` (there is no other function), `RET_FENTRY_RET` (the program's result is returned),
+    /// `ORIG_STACK` (the function is called where the site's call would return to).
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) flags: Option<Spanned<Vec<Spanned<String>>>>,

@@ -345,7 +345,7 @@ impl Reader<'_> {
                 return Err(self.at(flag.span().start, Error::unknown("flag", flag.get_ref(), FLAGS)));
             }
         }
-        let [call_orig, skip_frame, ip_arg, restore, counted, indirect, returned] =
+        let [call_orig, skip_frame, ip_arg, restore, counted, indirect, returned, orig_stack] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
         let given = t.programs.iter().flat_map(Spanned::get_ref).filter(|program| program.around.is_none());
         let mut cookies = given.filter_map(|program| program.cookie.as_ref());
@@ -372,6 +372,9 @@ impl Reader<'_> {
         {
             return here("valid with INDIRECT: RET_FENTRY_RET; it has one program, attached as fentry".to_owned());
         }
+        if orig_stack && !(call_orig && skip_frame) {
+            return here("valid with ORIG_STACK: CALL_ORIG and SKIP_FRAME".to_owned());
+        }
         let typed = t.result.is_some() && t.program_result.is_some();
         if returned && !typed
             || (indirect && !returned || !indirect) && t.program_result.is_some()
@@ -396,6 +399,7 @@ impl Reader<'_> {
             call_orig,
             skip_frame,
             ip_arg,
+            orig_stack,
             indirect,
             tail_call: offered.tail_call.filter(|_| counted),
             wordless_sessions: t.wordless_sessions,

@@ -156,6 +156,9 @@ impl Situation {
     /// The arguments are rewritten, and nothing else.
     const ARGS: Situation = Situation::Calls { args: true, ip: false, direct: Chosen::No, parent: false };
 
+    /// The function is redirected, and nothing else.
+    const IP: Situation = Situation::Calls { args: false, ip: true, direct: Chosen::No, parent: false };
+
     /// The return is hooked, and nothing else.
     const PARENT: Situation = Situation::Calls { args: false, ip: false, direct: Chosen::No, parent: true };
 
@@ -344,6 +347,7 @@ impl Situation {
                 let detaches = labels.has_label(KernelLabel::Skip(0));
                 let can = [
                     (true, Situation::PLAIN),
+                    (programs.orig_stack, Situation::IP),
                     (before > 0, Situation::ARGS),
                     (attached(Attach::FmodRet) > 0, Situation::Skip),
                     (attached(Attach::FmodRet) > 1, Situation::SkipLast),

@@ -87,6 +87,26 @@ impl Trace {
         here.uc.go(self.places.attached);
     }
 
+    /// Another handler of the site redirects the function, before the trampoline that calls it begins.
+    pub(super) fn redirect_site(&mut self, here: &mut Here) {
+        let programs = self.kind(self.trampoline()).and_then(Kind::programs);
+        if !programs.is_some_and(|programs| programs.orig_stack)
+            || !self.case.situation.ip()
+            || self.state.sites_seen != 1
+        {
+            return;
+        }
+        let to = self.places.livepatch.named;
+        let Some(a) = self.state.activations.last_mut() else { return };
+        a.resume = to;
+        match here.site.pc {
+            Loc::Reg(reg) => here.set(reg, to),
+            Loc::Stack(offset) => {
+                here.put_word(here.sp().wrapping_add(offset as u64), to);
+            }
+        }
+    }
+
     /// What was called so has returned: everything must be as it was at the site. Returns where the function goes on, if that is
     /// known.
     pub(super) fn stub_returned(&mut self, here: &mut Here) -> Option<u64> {
@@ -246,7 +266,7 @@ impl Trace {
         let (parent, hooked_sp) = hooked.map_or((0, 0), |h| (h.parent, h.sp));
         let popped = if here.registers.abi.link.is_none() { 8 } else { 0 };
         let (words, sessions, around) = (Vec::new(), Vec::new(), Around::default());
-        let exiting = Exiting { expect, parent, resume: 0, sp, calls: 0, words, sessions, around };
+        let exiting = Exiting { expect, parent, pc: 0, resume: 0, sp, calls: 0, words, sessions, around };
         self.state.end(index, exiting);
         self.check(self.at(Clause::P9, here.pc), Place::SpOfHooked, hooked_sp.wrapping_add(popped), sp);
         self.state.returns.begin(None);
@@ -389,13 +409,13 @@ impl Trace {
         a.kept = a.kept.minus(contract.stated.own);
         let own = contract.stated.own.iter().map(|reg| (reg, a.expect[reg])).collect();
         let abi = here.registers.abi;
-        let (resume, parent, sp, calls, around) = (a.resume, a.parent, a.sp, a.calls, a.around);
+        let (pc, resume, parent, sp, calls, around) = (a.pc, a.resume, a.parent, a.sp, a.calls, a.around);
         let fp = a.expect[abi.fp];
         let index = self.trampoline();
         let sp_now = here.sp();
         let back = here.parent(sp_now);
         let p9 = self.at(Clause::P9, here.pc);
-        self.check(p9, Place::Pc, resume, here.pc);
+        self.check(p9, Place::Pc, resume, here.came_by);
         let inside = self.cells.region(back) == Region::Trampoline(index as u8);
         self.check(p9, Place::ReturnsToTrampoline, true, inside);
         let paired = self.state.returns.top().unwrap_or(0);
@@ -425,7 +445,7 @@ impl Trace {
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
         let pending =
-            Pending { index, parent, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around };
+            Pending { index, parent, pc, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around };
         state.pending.push(pending);
         state.activations.pop();
         state.go_on();
@@ -435,7 +455,7 @@ impl Trace {
     /// T4 of a paired trampoline.
     fn body_returned(&mut self, here: &mut Here) {
         let Some(pending) = self.state.pending.pop() else { return };
-        let Pending { index, parent, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around } =
+        let Pending { index, parent, pc, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around } =
             pending;
         let abi = here.registers.abi;
         let parent_sp = sp.wrapping_add(abi.return_bytes());
@@ -452,7 +472,7 @@ impl Trace {
         let mut expect = here.snapshot();
         expect[abi.fp] = fp;
         own.into_iter().for_each(|(reg, value)| expect[reg] = value);
-        let exiting = Exiting { expect, parent, resume, sp: parent_sp, calls: 0, words, sessions, around };
+        let exiting = Exiting { expect, parent, pc, resume, sp: parent_sp, calls: 0, words, sessions, around };
         self.state.end(index, exiting);
     }
 

@@ -105,6 +105,8 @@ impl Trace {
         };
         // Of the function's return and of ours, neither has a call: that of the site is spent.
         let (unpaired, predicted_wrong) = match contract.stated.body_by_return && way == ExitPath::Parent {
+            // That of the site foretells where its return leads, if nobody redirects the function.
+            true if self.case.situation.ip() => (contract.unpaired + 2, predicted_wrong),
             true => (contract.unpaired + 2, predicted_wrong.saturating_sub(1)),
             false => (contract.unpaired, predicted_wrong),
         };

@@ -549,6 +549,7 @@ impl Trace {
         }
         if moved && arrival.marks.has(Mark::ENTRY) {
             self.check_entry(here, index);
+            self.redirect_site(here);
         }
         if moved && self.calls_stub() {
             self.check_unwind_of_stub(here, index);

@@ -29,6 +29,7 @@ pub(crate) struct Activation {
     /// State at the site, with what the callback changed put in.
     pub expect: Snapshot,
     pub sp: u64,
+    /// The address behind the site.
     pub pc: u64,
     pub parent: u64,
     /// Where the function must go on, and with which return address.
@@ -63,6 +64,7 @@ pub(crate) struct Hooked {
 pub(crate) struct Pending {
     pub index: usize,
     pub parent: u64,
+    pub pc: u64,
     pub resume: u64,
     /// SP and frame pointer at the site.
     pub sp: u64,
@@ -87,6 +89,8 @@ pub(crate) struct Pending {
 pub(crate) struct Exiting {
     pub expect: Snapshot,
     pub parent: u64,
+    /// The address behind its site.
+    pub pc: u64,
     /// Where the traced function went on behind its site; 0 if the trampoline does not know it.
     pub resume: u64,
     /// SP in the parent.
@@ -309,6 +313,7 @@ mod tests {
         Exiting {
             expect,
             parent: 7,
+            pc: 0,
             resume: 0,
             sp: 0,
             calls: 0,

@@ -176,9 +176,9 @@ impl Trace {
         let (calls, words, resume, results, sessions) = match (&self.state.moment, self.state.activations.last()) {
             (Moment::Exit(_, e), _) => {
                 let results = abi.rets.iter().map(|reg| (*reg, e.expect[*reg])).collect();
-                (e.calls, e.words.clone(), e.resume, results, e.sessions.clone())
+                (e.calls, e.words.clone(), e.pc, results, e.sessions.clone())
             }
-            (_, Some(a)) => (a.calls, shown(here, programs, &a.expect, a.sp), a.resume, Vec::new(), a.sessions.clone()),
+            (_, Some(a)) => (a.calls, shown(here, programs, &a.expect, a.sp), a.pc, Vec::new(), a.sessions.clone()),
             (_, None) => return,
         };
         let call =
@@ -255,9 +255,9 @@ impl Trace {
     pub(super) fn end_early(&mut self, here: &Here, words: Vec<u64>) {
         let Some(a) = self.state.activations.pop() else { return };
         let sp = a.sp.wrapping_add(here.registers.abi.return_bytes());
-        let Activation { expect, parent, resume, sessions, around, .. } = a;
+        let Activation { expect, parent, pc, resume, sessions, around, .. } = a;
         let index = self.trampoline();
-        self.state.end(index, Exiting { expect, parent, resume, sp, calls: 0, words, sessions, around });
+        self.state.end(index, Exiting { expect, parent, pc, resume, sp, calls: 0, words, sessions, around });
     }
 
     /// What a program in place of a function leaves: above the bytes of the result, anything where the trampoline is to widen it.

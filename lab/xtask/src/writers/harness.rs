@@ -20,6 +20,7 @@ const CALL_ORIG: u32 = 1 << 1;
 const SKIP_FRAME: u32 = 1 << 2;
 const IP_ARG: u32 = 1 << 3;
 const RET_FENTRY_RET: u32 = 1 << 4;
+const ORIG_STACK: u32 = 1 << 5;
 const TAIL_CALL_CTX: u32 = 1 << 7;
 const INDIRECT: u32 = 1 << 8;
 
@@ -104,7 +105,12 @@ impl Harness<'_> {
     /// What this kernel can do.
     pub fn can(&self) -> Can {
         let sessions = self.version.split('.').next().and_then(|n| n.parse().ok()).is_some_and(|major: u32| major >= 7);
-        Can { sessions, tail_calls: self.machine.counts.as_ref().is_some_and(|c| c.versions.contains(&self.version)) }
+        let redirects = self.machine.redirects;
+        Can {
+            sessions,
+            redirects,
+            tail_calls: self.machine.counts.as_ref().is_some_and(|c| c.versions.contains(&self.version)),
+        }
     }
 
     fn flags(&self, model: &Model) -> Vec<(u32, &'static str)> {
@@ -112,14 +118,16 @@ impl Harness<'_> {
             let result = model.result.map(|_| (RET_FENTRY_RET, "RET_FENTRY_RET"));
             return [(INDIRECT, "INDIRECT")].into_iter().chain(result).collect();
         }
-        let how = match (model.call_orig(), self.jumps) {
+        let redirected = model.redirected && model.call_orig();
+        let how = match (model.call_orig(), self.jumps && !redirected) {
             (false, _) => vec![(RESTORE_REGS, "RESTORE_REGS")],
             (true, true) => vec![(CALL_ORIG, "CALL_ORIG")],
             (true, false) => vec![(CALL_ORIG, "CALL_ORIG"), (SKIP_FRAME, "SKIP_FRAME")],
         };
         let ip = model.ip_arg.then_some((IP_ARG, "IP_ARG"));
         let counted = model.tail_calls.then_some((TAIL_CALL_CTX, "TAIL_CALL_CTX"));
-        how.into_iter().chain(ip).chain(counted).collect()
+        let redirected = redirected.then_some((ORIG_STACK, "ORIG_STACK"));
+        how.into_iter().chain(ip).chain(counted).chain(redirected).collect()
     }
 
     /// Have images written, each with the kernel's error where it refuses.

@@ -77,6 +77,9 @@ pub struct Machine {
     /// Traced functions begin with ENDBR64, and so does what is called through a pointer.
     #[serde(default)]
     pub endbr: bool,
+    /// The writer knows functions that are redirected.
+    #[serde(default)]
+    pub redirects: bool,
     /// How tail calls are counted, if that is the trampoline's business.
     pub counts: Option<Counts>,
     /// Bits from 48 on that addresses have in the code.

@@ -64,6 +64,8 @@ pub struct Model {
     /// The function before a program may say that it is not to be called; of struct_ops, where it has a stack of its own (kernel
     /// include/linux/bpf_verifier.h, bpf_prog_check_recur).
     pub may_refuse: bool,
+    /// Another handler may redirect the function (kernel kernel/bpf/trampoline.c, bpf_tramp_ftrace_ops_func).
+    pub redirected: bool,
     /// The function is a BPF program whose tail calls are counted.
     pub tail_calls: bool,
 }
@@ -73,6 +75,7 @@ pub struct Model {
 pub struct Can {
     pub sessions: bool,
     pub tail_calls: bool,
+    pub redirects: bool,
 }
 
 impl Type {
@@ -101,10 +104,11 @@ impl Model {
             return Model { struct_ops: true, may_refuse: can.sessions && rng.below(2) == 0, ..model };
         }
         model.ip_arg = rng.below(4) == 0;
+        model.redirected = can.redirects && rng.below(8) == 0;
         if can.tail_calls && rng.below(8) == 0 {
             // A program has up to 5 arguments of 64 bits, and such a result.
             model.args = vec![TYPES[0]; model.args.len().min(5)];
-            (model.tail_calls, model.result) = (true, Some(TYPES[0]));
+            (model.tail_calls, model.redirected, model.result) = (true, false, Some(TYPES[0]));
         }
         let most = if rng.below(4) == 0 { MOST_PROGRAMS } else { 3 };
         for _ in 0..=rng.below(most) {
@@ -163,6 +167,7 @@ impl Model {
         }
         add(&|m| m.ip_arg = false);
         add(&|m| m.tail_calls = false);
+        add(&|m| m.redirected = false);
         add(&|m| m.result = m.result.filter(|_| !m.fmod_ret.is_empty()));
         (0..MOST_ARGS).for_each(|n| add(&|m| without(&mut m.args, n)));
         (0..MOST_ARGS).for_each(|n| add(&|m| m.args.iter_mut().skip(n).take(1).for_each(|t| *t = TYPES[0])));
@@ -192,6 +197,7 @@ impl fmt::Display for Model {
         }
         f.write_str(if self.struct_ops { ", struct_ops" } else { "" })?;
         f.write_str(if self.struct_ops && self.may_refuse { " with a stack of its own" } else { "" })?;
+        f.write_str(if self.redirected { ", redirected" } else { "" })?;
         f.write_str(if self.tail_calls { ", tail calls" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
     }
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn models_are_drawn_alike_for_the_same_seed_and_get_smaller() {
-        let draw = |seed| Model::draw(&mut Rng(seed), Can { sessions: true, tail_calls: true });
+        let draw = |seed| Model::draw(&mut Rng(seed), Can { sessions: true, tail_calls: true, redirects: true });
         assert_eq!(draw(5), draw(5));
         for seed in 0..200 {
             let mut model = draw(seed);
