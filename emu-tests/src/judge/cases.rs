@@ -174,13 +174,30 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
         Form::Fregs => in_registers <= abi.args.len(),
         Form::Shadow => true,
     });
-    let shown = |programs: Programs| !f.sret && programs.words.iter().flatten().count() == f.args;
+    let shown = |programs: Programs| !f.sret && spanned(&programs, abi) == f.args;
     // So are they where records of both are written.
     let both = contract.kind.recorder().is_some() && contract.kind.calls_body() && !contract.kind.is_shadow();
     let around = around && (!both || in_registers <= abi.args.len());
     let programs = contract.kind.programs().is_none_or(shown);
     let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));
     direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
+}
+
+/// Words from the first argument to the last, those included that no argument is in: the psABI may leave a register free.
+fn spanned(programs: &Programs, abi: &Abi) -> usize {
+    let place = |word: &Word| match *word {
+        Word::Reg(reg) => abi.args.iter().position(|arg| *arg == reg),
+        Word::Stack(n) => Some(abi.args.len() + usize::from(n)),
+    };
+    programs.words.iter().flatten().filter_map(place).max().map_or(0, |last| last + 1)
+}
+
+/// The argument registers that are free before the last argument: a function with these arguments does not read them.
+pub(crate) fn free(programs: &Programs, abi: &Abi) -> RegSet {
+    let words = programs.words.iter().flatten();
+    let taken: Vec<Reg> = words.filter_map(|word| if let Word::Reg(reg) = word { Some(*reg) } else { None }).collect();
+    let before = &abi.args[..spanned(programs, abi).min(abi.args.len())];
+    RegSet::of(before).minus(RegSet::of(&taken)).minus(programs.live.regs)
 }
 
 /// The registers of a site before it is arranged: nothing else is known there.

@@ -62,8 +62,8 @@ struct Tally {
     /// By what came out, of those that differ.
     holds: usize,
     known: usize,
-    /// Reasons, and how many.
-    left_out: BTreeMap<String, usize>,
+    /// Reasons, how many, and one of them.
+    left_out: BTreeMap<String, (usize, String)>,
     refused: BTreeMap<i32, usize>,
     /// What fails, with the smallest model found.
     findings: Vec<String>,
@@ -164,7 +164,7 @@ fn counted(tally: &mut Tally, model: &Model, verdict: Verdict, means: Means) -> 
     match verdict {
         Verdict::Holds => tally.holds += 1,
         Verdict::Known => tally.known += 1,
-        Verdict::LeftOut(why) => *tally.left_out.entry(why).or_default() += 1,
+        Verdict::LeftOut(why) => tally.left_out.entry(why).or_insert_with(|| (0, model.to_string())).0 += 1,
         Verdict::Fails(clauses) => {
             let smallest =
                 if tally.findings.len() < SMALLER { smaller(model, &clauses, means)? } else { model.clone() };
@@ -209,7 +209,8 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
     out.push_str("| Linux | architecture | images | differ | hold | known | not judged | fail | refused | seconds |\n");
     out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     for (version, machine, t) in rows {
-        let (left, refused) = (t.left_out.values().sum::<usize>(), t.refused.values().sum::<usize>());
+        let (left, refused) =
+            (t.left_out.values().map(|(count, _)| count).sum::<usize>(), t.refused.values().sum::<usize>());
         let _ = writeln!(
             out,
             "| {version} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {:.0} |",
@@ -227,7 +228,7 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
         let _ = writeln!(out, "- {}: {}.", known.machine.as_deref().unwrap_or("all"), known.reason);
     }
     for (version, machine, tally) in rows {
-        let lines = tally.left_out.iter().map(|(why, count)| format!("not judged, {count}: {why}"));
+        let lines = tally.left_out.iter().map(|(why, (count, one))| format!("not judged, {count}: {why}, as of {one}"));
         let refused = tally.refused.iter().map(|(errno, count)| format!("refused, {count}: error {errno}"));
         let fails = tally.findings.iter().take(20).map(|finding| format!("fails: {finding}"));
         let lines: Vec<String> = lines.chain(refused).chain(fails).collect();

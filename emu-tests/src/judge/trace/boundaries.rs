@@ -16,6 +16,7 @@ use super::{Arrival, BUDGET, ENDLESS, Here, Trace};
 use crate::engine::cpu::{EXIT, SPARSE_BACK};
 use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
+use crate::judge::cases::free;
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::situation::Situation;
@@ -373,9 +374,20 @@ impl Trace {
         if situation.sends() || situation.direct_jump() {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
+        self.leave_free(here);
         self.state.activations.pop();
         self.state.go_on();
         self.checks.way = None;
+    }
+
+    /// The function goes on. It reads every argument register up to its last; one that carries none for the function it stands for
+    /// gets back what it had.
+    fn leave_free(&self, here: &mut Here) {
+        let Some(programs) = self.kind(self.trampoline()).and_then(Kind::programs) else { return };
+        let Some(a) = self.state.activations.last() else { return };
+        for reg in free(&programs, here.registers.abi).iter() {
+            here.set(reg, a.expect[reg]);
+        }
     }
 
     /// How many callbacks and functions must have been called between site and resumption.
@@ -439,6 +451,7 @@ impl Trace {
             sessions = a.sessions.clone();
             self.beside_site(|t, a| t.check_passed(here, programs.live, &a.expect, sp));
         }
+        self.leave_free(here);
         let back_sp = sp_now.wrapping_add(abi.return_bytes());
         self.check_kept(here, &contract, parent, back_sp);
         self.open_slot(&contract);
