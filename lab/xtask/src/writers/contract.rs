@@ -53,7 +53,7 @@ impl Placed<'_> {
 
     /// The contract of what a writer wrote for a model.
     pub fn contract(&mut self, model: &Model, written: &Written) -> Result<String, Failure> {
-        let Words { words, mut live, mut result } = self.words(&model.signature())?;
+        let Words { words, mut live, mut result } = self.words(&model.places())?;
         if model.tail_calls {
             let counter = self.machine.counts.as_ref().map(|counts| counts.register.clone());
             with_registers(&mut live, counter);

@@ -141,10 +141,19 @@ impl Model {
 
     /// Its prototype in C.
     pub fn signature(&self) -> String {
-        let arg = |(n, t): (usize, &Type)| format!("{} a{n}", t.text.replace('N', &n.to_string()));
+        self.with_types(|t| t)
+    }
+
+    /// A prototype whose arguments and result are in the same places: the psABI has one for all integers and pointers of a word.
+    pub fn places(&self) -> String {
+        self.with_types(|t| if t.size <= 8 { &TYPES[0] } else { t })
+    }
+
+    fn with_types(&self, like: fn(&Type) -> &Type) -> String {
+        let arg = |(n, t): (usize, &Type)| format!("{} a{n}", like(t).text.replace('N', &n.to_string()));
         let args: Vec<String> = self.args.iter().enumerate().map(arg).collect();
         let args = if args.is_empty() { "void".to_owned() } else { args.join(", ") };
-        format!("{} f({args})", self.result.map_or("void", |t| t.text))
+        format!("{} f({args})", self.result.map_or("void", |t| like(&t).text))
     }
 
     /// Models with one thing less, the larger steps first.
