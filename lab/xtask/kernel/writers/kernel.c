@@ -94,7 +94,7 @@ int writers_image(const struct writers_request *request, struct writers_answer *
 {
 	static struct tramp_lists lists[BPF_TRAMP_MAX];
 	struct attached *next = (void *)(request->memory + ROOM);
-	struct bpf_tramp_image *im = (void *)request->memory;
+	struct bpf_tramp_image *im = (void *)request->im;
 	struct btf_func_model model = {};
 	void *function = (void *)request->function;
 	int kind, i, size;

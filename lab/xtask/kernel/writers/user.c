@@ -141,7 +141,9 @@ asm(".text\n.globl __x86_return_thunk\n__x86_return_thunk: ret\n" THUNK(rax) THU
 
 /* Called by the kernel's objects, if they were compiled for function tracing; and what images call around the function. */
 asm(".text\n.globl __fentry__, __bpf_tramp_enter, __bpf_tramp_exit\n"
-    "__fentry__: ret\n.balign 64\n"
+    "__fentry__: ret\n"
+    /* The linker puts it to an address of its own: images are the same, whatever is linked with them. */
+    ".section .around, \"ax\"\n"
     "__bpf_tramp_enter: ret\n.balign 64\n"
     "__bpf_tramp_exit: ret\n");
 

@@ -17,8 +17,9 @@ struct writers_program {
 };
 
 struct writers_request {
-	/* Where the image is to run, where the traced function is, and memory for programs, links and the image's description. */
-	unsigned long long image, function, memory;
+	/* Where the image is to run, where the traced function is, and memory for programs and links; in it, perhaps with a tag in its
+	 * upper byte, the image's description. */
+	unsigned long long image, function, memory, im;
 	/* What returns jump to where they go through a thunk; 0 where they do not. */
 	unsigned long long thunk;
 	/* What is called before and after programs: those that do not sleep, those that do. */

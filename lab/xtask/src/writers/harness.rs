@@ -24,6 +24,9 @@ const ORIG_STACK: u32 = 1 << 5;
 const TAIL_CALL_CTX: u32 = 1 << 7;
 const INDIRECT: u32 = 1 << 8;
 
+/// Where the description of an image is, as the kernel's allocator may have it.
+const IM_IN_MEMORY: u64 = 0x6c0;
+
 /// Where members of an answer begin, and the bytes of the whole.
 const IM: usize = 8;
 const PROGRAMS: usize = 48;
@@ -39,10 +42,14 @@ pub struct Harness<'m> {
     pub version: String,
     /// Sites of functions jump where the function is called from the trampoline.
     jumps: bool,
+    /// Where the kernel's objects are.
+    dir: PathBuf,
 }
 
 /// What a writer wrote.
 pub struct Written {
+    /// Where it is to run.
+    pub at: u64,
     pub code: Vec<u8>,
     pub flags: Vec<&'static str>,
     /// The addresses of programs' descriptions: fentry, fexit, fmod_ret.
@@ -97,9 +104,30 @@ impl Harness<'_> {
             let targets: Vec<&str> = machine.objects.iter().map(String::as_str).collect();
             tree.make(&targets)?;
         }
-        let program = linked(machine, &dir)?;
+        let objects: Vec<PathBuf> = machine.objects.iter().map(|object| dir.join(object)).collect();
+        let program = linked(machine, &dir, &objects, "writers")?;
         let jumps = read(&dir.join(".config"))?.contains("CONFIG_DYNAMIC_FTRACE_WITH_JMP=y");
-        Ok(Harness { program, machine, version: version.to_owned(), jumps })
+        Ok(Harness { program, machine, version: version.to_owned(), jumps, dir })
+    }
+
+    /// The same with another text for one of the kernel's sources.
+    pub fn without(&self, file: &str, text: &str, linux: &Path) -> Result<Harness<'_>, Failure> {
+        let source = self.dir.join("without").join(name(Path::new(file)));
+        let parent = source.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(parent).map_err(|e| Failure::at(parent, e, "make room for the cache"))?;
+        write(&source, text.as_bytes())?;
+        let object = Path::new(file).with_extension("o");
+        let beside = linux.join(file);
+        let include = beside.parent().unwrap_or(linux);
+        let made = compiled(&self.dir, &object, &source, &[&format!("-I{}", include.display())])?;
+        let theirs = self
+            .machine
+            .objects
+            .iter()
+            .map(|of| if Path::new(of) == object { made.clone() } else { self.dir.join(of) });
+        let program = linked(self.machine, &self.dir, &theirs.collect::<Vec<_>>(), "writers-without")?;
+        let (version, dir) = (self.version.clone(), self.dir.clone());
+        Ok(Harness { program, machine: self.machine, version, jumps: self.jumps, dir })
     }
 
     /// What this kernel can do.
@@ -109,6 +137,7 @@ impl Harness<'_> {
         Can {
             sessions,
             redirects,
+            far: self.machine.far.is_some(),
             tail_calls: self.machine.counts.as_ref().is_some_and(|c| c.versions.contains(&self.version)),
         }
     }
@@ -152,15 +181,19 @@ impl Harness<'_> {
         Ok(pairs.map(|(model, answer)| self.answer(model, answer)).collect())
     }
 
+    /// Where an image for this model is to run.
+    fn image(&self, model: &Model) -> u64 {
+        let far = self.machine.far.filter(|_| model.far).unwrap_or(0);
+        self.machine.here.image + far
+    }
+
     fn request(&self, model: &Model) -> Vec<u8> {
         let here = self.machine.here;
         let [enter, exit] = [0, 1].map(|which| [false, true].map(|sleepable| around(here, sleepable)[which]));
         let mut bytes = Vec::new();
-        for word in [here.image, here.function, here.memory, self.machine.thunk.unwrap_or(0)]
-            .into_iter()
-            .chain(enter)
-            .chain(exit)
-        {
+        let im = here.memory + IM_IN_MEMORY | self.machine.tag << 56;
+        let places = [self.image(model), here.function, here.memory, im, self.machine.thunk.unwrap_or(0)];
+        for word in places.into_iter().chain(enter).chain(exit) {
             bytes.extend(word.to_le_bytes());
         }
         let flags = self.flags(model).iter().fold(0, |flags, (bit, _)| flags | bit);
@@ -215,6 +248,7 @@ impl Harness<'_> {
         let counts = lists(model).map(|list| list.len());
         let program = |kind: usize, n: usize| address(PROGRAMS + 8 * (MOST_PROGRAMS * kind + n));
         Ok(Written {
+            at: self.image(model),
             code: answer[CODE..CODE + size.min(4096)].to_vec(),
             flags: self.flags(model).into_iter().map(|(_, name)| name).collect(),
             programs: [0, 1, 2].map(|kind| (0..counts[kind]).map(|n| program(kind, n)).collect()),
@@ -226,14 +260,16 @@ impl Harness<'_> {
     }
 }
 
-/// Compile and link our halves with the kernel's objects, which are in `dir`.
-fn linked(machine: &Machine, dir: &Path) -> Result<PathBuf, Failure> {
-    let (ours, program) = (root().join("lab/xtask/kernel/writers"), dir.join("writers"));
-    let mut objects = vec![compiled_as_kernel(machine, dir, &ours)?];
-    for object in &machine.objects {
-        let copy = dir.join(format!("writers-{}", name(Path::new(object))));
-        let from = dir.join(object);
-        fs::copy(&from, &copy).map_err(|e| Failure::at(&from, e, "see what make said"))?;
+/// Compile our halves and link them with the kernel's objects to a program of this name in `dir`.
+fn linked(machine: &Machine, dir: &Path, theirs: &[PathBuf], program: &str) -> Result<PathBuf, Failure> {
+    let (ours, program) = (root().join("lab/xtask/kernel/writers"), dir.join(program));
+    let first = machine.objects.first().map(Path::new).unwrap_or(dir);
+    let include = format!("-I{}", ours.display());
+    let silent = ["-Wno-missing-prototypes", "-Wno-missing-declarations", &include];
+    let mut objects = vec![compiled(dir, first, &ours.join("kernel.c"), &silent)?];
+    for from in theirs {
+        let copy = dir.join(format!("writers-{}", name(from)));
+        fs::copy(from, &copy).map_err(|e| Failure::at(from, e, "see what make said"))?;
         objects.push(copy);
     }
     for object in objects.iter().filter(|_| machine.flags.is_some()) {
@@ -256,28 +292,23 @@ fn linked(machine: &Machine, dir: &Path) -> Result<PathBuf, Failure> {
     let missing = missing(&compiler, &objects, dir)?;
     let zero = |symbol: &String| format!("char {symbol}[4096] __attribute__((aligned(64)));\n");
     write(&zeros, missing.iter().map(zero).collect::<String>().as_bytes())?;
-    let link = ["-static", "-no-pie", "-fno-pie", "-fno-builtin", "-w", "-Wl,--no-warnings", "-o"];
+    let around = "-Wl,--section-start=.around=0x28000000";
+    let link = ["-static", around, "-no-pie", "-fno-pie", "-fno-builtin", "-w", "-Wl,--no-warnings", "-o"];
     call(Command::new(&compiler).args(link).arg(&program).args(&objects).arg(&zeros))?;
     Ok(program)
 }
 
-/// Our half that speaks the kernel's language, compiled in its tree by the command that compiled the first object.
-fn compiled_as_kernel(machine: &Machine, dir: &Path, ours: &Path) -> Result<PathBuf, Failure> {
-    let object = machine.objects.first().map(Path::new).unwrap_or(dir);
+/// A source compiled in the kernel's tree, by the command that compiled this object of it and with these flags.
+fn compiled(dir: &Path, object: &Path, source: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     let kept = dir.join(object).with_file_name(format!(".{}.cmd", name(object)));
     let text = read(&kept)?;
     let line = text.lines().next().and_then(|line| line.split_once(":= ")).map(|(_, command)| command);
     let flags = line.and_then(|line| line.split_once(" -c -o ")).map(|(flags, _)| flags);
     let flags = flags.ok_or_else(|| Failure::at(&kept, "says no command", "remove the directory"))?;
     let flags: Vec<&str> = flags.split(' ').filter(|word| !word.starts_with("-Wp,-MMD,")).collect();
-    let made = dir.join("writers-kernel.o");
-    let command = format!(
-        "{} -Wno-missing-prototypes -Wno-missing-declarations -I{} -c -o {} {}",
-        flags.join(" "),
-        ours.display(),
-        made.display(),
-        ours.join("kernel.c").display()
-    );
+    let made = dir.join(format!("made-{}", name(&source.with_extension("o"))));
+    let (flags, more) = (flags.join(" "), more.join(" "));
+    let command = format!("{flags} {more} -c -o {} {}", made.display(), source.display());
     // It has quoted words.
     call(Command::new("sh").arg("-c").arg(command).current_dir(dir))?;
     Ok(made)

@@ -50,7 +50,7 @@ impl<'m> Judge<'m> {
                     while let Some((n, (_, written, contract))) =
                         images.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
                     {
-                        let verdict = self.check(thread, &written.code, contract)?;
+                        let verdict = self.check(thread, written, contract)?;
                         if let Some(place) = verdicts.lock().ok().as_mut().and_then(|all| all.get_mut(n)) {
                             *place = verdict;
                         }
@@ -67,12 +67,12 @@ impl<'m> Judge<'m> {
         verdicts.into_inner().map_err(|_| Failure::new("judge", "a thread has ended", "report it"))
     }
 
-    fn check(&self, thread: usize, code: &[u8], contract: &str) -> Result<Verdict, Failure> {
+    fn check(&self, thread: usize, written: &Written, contract: &str) -> Result<Verdict, Failure> {
         let place = |end: &str| self.dir.path().join(format!("{thread}.{end}"));
         let (image, toml) = (place("bin"), place("toml"));
-        write(&image, code)?;
+        write(&image, &written.code)?;
         write(&toml, contract.as_bytes())?;
-        let base = format!("{:#x}", self.machine.here.image);
+        let base = format!("{:#x}", written.at);
         let mut tool = tramptool();
         tool.args(["check", "--format", "json", "--arch", &self.machine.arch, "--profile", &self.profile]);
         tool.args(["--base", &base, "--entry", &base, "--raw"]).arg(&image).arg("--contract").arg(&toml);

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 
+use super::fixes::Fix;
 use super::model::Model;
 
 /// The file.
@@ -12,6 +13,7 @@ pub struct Manifest {
     pub common: Vec<String>,
     pub machine: Vec<Machine>,
     pub known: Vec<Known>,
+    pub fix: Vec<Fix>,
 }
 
 impl Manifest {
@@ -82,6 +84,11 @@ pub struct Machine {
     pub redirects: bool,
     /// How tail calls are counted, if that is the trampoline's business.
     pub counts: Option<Counts>,
+    /// Bytes by which an image is farther off that plain calls do not reach from.
+    pub far: Option<u64>,
+    /// The upper byte of pointers to what the kernel has allocated, as KASAN sets it.
+    #[serde(default)]
+    pub tag: u64,
     /// Bits from 48 on that addresses have in the code.
     #[serde(default)]
     pub set: u64,

@@ -66,6 +66,8 @@ pub struct Model {
     pub may_refuse: bool,
     /// Another handler may redirect the function (kernel kernel/bpf/trampoline.c, bpf_tramp_ftrace_ops_func).
     pub redirected: bool,
+    /// The image is out of reach of the architecture's plain calls.
+    pub far: bool,
     /// The function is a BPF program whose tail calls are counted.
     pub tail_calls: bool,
 }
@@ -76,6 +78,7 @@ pub struct Can {
     pub sessions: bool,
     pub tail_calls: bool,
     pub redirects: bool,
+    pub far: bool,
 }
 
 impl Type {
@@ -97,7 +100,8 @@ impl Model {
         let args = (0..rng.below(most + 1)).map(|_| TYPES[if rng.below(2) == 0 { 0 } else { rng.below(TYPES.len()) }]);
         let args = args.collect();
         let result = (rng.below(4) > 0).then(|| TYPES[RESULTS.start + rng.below(RESULTS.len())]);
-        let plain = Model { args, result, may_refuse: true, ..Model::default() };
+        let far = can.far && rng.below(4) == 0;
+        let plain = Model { args, result, far, may_refuse: true, ..Model::default() };
         let mut model = plain;
         if rng.below(8) == 0 {
             model.fentry.push(Program { cookie: 0, sleepable: rng.below(2) == 0, session: false });
@@ -177,6 +181,7 @@ impl Model {
         add(&|m| m.ip_arg = false);
         add(&|m| m.tail_calls = false);
         add(&|m| m.redirected = false);
+        add(&|m| m.far = false);
         add(&|m| m.result = m.result.filter(|_| !m.fmod_ret.is_empty()));
         (0..MOST_ARGS).for_each(|n| add(&|m| without(&mut m.args, n)));
         (0..MOST_ARGS).for_each(|n| add(&|m| m.args.iter_mut().skip(n).take(1).for_each(|t| *t = TYPES[0])));
@@ -206,6 +211,7 @@ impl fmt::Display for Model {
         }
         f.write_str(if self.struct_ops { ", struct_ops" } else { "" })?;
         f.write_str(if self.struct_ops && self.may_refuse { " with a stack of its own" } else { "" })?;
+        f.write_str(if self.far { ", far" } else { "" })?;
         f.write_str(if self.redirected { ", redirected" } else { "" })?;
         f.write_str(if self.tail_calls { ", tail calls" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
@@ -218,7 +224,8 @@ mod tests {
 
     #[test]
     fn models_are_drawn_alike_for_the_same_seed_and_get_smaller() {
-        let draw = |seed| Model::draw(&mut Rng(seed), Can { sessions: true, tail_calls: true, redirects: true });
+        let draw =
+            |seed| Model::draw(&mut Rng(seed), Can { sessions: true, tail_calls: true, redirects: true, far: true });
         assert_eq!(draw(5), draw(5));
         for seed in 0..200 {
             let mut model = draw(seed);
