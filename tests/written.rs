@@ -25,8 +25,17 @@ impl Image {
 
     /// With each `from` in the source replaced.
     fn changed(arch: &'static str, tools: &str, from: &str, to: &str) -> Image {
+        Image::built(arch, tools, &format!("{arch}.S"), (from, to))
+    }
+
+    /// That in place of a function, with each `from` in the source replaced.
+    fn struct_ops(arch: &'static str, tools: &str, from: &str, to: &str) -> Image {
+        Image::built(arch, tools, &format!("struct_ops-{arch}.S"), (from, to))
+    }
+
+    fn built(arch: &'static str, tools: &str, file: &str, (from, to): (&str, &str)) -> Image {
         let bench = Bench::new();
-        let source = fs::read_to_string(format!("{}/tests/written/{arch}.S", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let source = fs::read_to_string(format!("{}/tests/written/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert!(source.contains(from), "{arch}: no {from}");
         let source = if from.is_empty() { source } else { source.replace(from, to) };
         fs::write(bench.path("image.S"), source).unwrap();
@@ -90,6 +99,35 @@ impl Image {
             text += "records = [\"pc\", \"parent-ip\"]\n";
         }
         fs::write(self.bench.path("image.toml"), text).unwrap();
+    }
+
+    /// The contract of that in place of a function, with these lines more.
+    fn function_contract(&self, more: &str) {
+        let path = format!("{}/tests/written/struct_ops.toml", env!("CARGO_MANIFEST_DIR"));
+        let mut text = fs::read_to_string(path).unwrap();
+        let backend = tool::backend(self.arch).unwrap();
+        let abi = &backend.facts().abi;
+        let words = format!("{:?}", abi.args.iter().take(2).map(|reg| abi.name(*reg)).collect::<Vec<_>>());
+        let align = tool::default_target(backend).unwrap().stack_align.to_string();
+        let thunk = self.symbols.get("at.__x86_return_thunk").map(|at| format!("__x86_return_thunk = \"{at:#x}\""));
+        let named = ["the_program = \"@bpf_prog_1@\"".to_owned()].into_iter().chain(thunk);
+        let addresses = format!("addresses = {{ {} }}", named.collect::<Vec<_>>().join(", "));
+        for (from, to) in [
+            ("ARCH", self.arch),
+            ("ALIGN", &align),
+            ("WORDS", &words),
+            ("RESULT", abi.name(abi.rets[0])),
+            ("WHOLE", if self.arch == "riscv64" { ", register = \"a5\"" } else { "" }),
+            ("ADDRESSES", &addresses),
+        ] {
+            text = text.replace(from, to);
+        }
+        for name in self.symbols.keys() {
+            text = text.replace(&format!("@{name}@"), &self.at(name));
+        }
+        text += if abi.link.is_some() { "records = [\"parent-ip\"]\n" } else { "" };
+        text += if self.arch == "riscv64" { "" } else { "landing-pad = true\n" };
+        fs::write(self.bench.path("image.toml"), text + more).unwrap();
     }
 
     fn words<'w>(&'w self, base: &'w str, command: &'w str) -> Vec<&'w str> {
@@ -236,6 +274,109 @@ fn each_rule_of_the_calls_around_programs_is_judged() {
         image.contract("");
         let found = image.failures(1);
         assert!(found.iter().any(|failure| failure == wanted), "{from}: {found:?}");
+    }
+}
+
+/// Of those in place of a function: each with what must be said of it.
+const FAULTS_IN_FUNCTIONS: [(&str, &str, &str, &str); 12] = [
+    ("x86_64", "        endbr64\n", "", "P13 landing-pad:entry"),
+    ("x86_64", "        mov     %rax, -8(%rbp)\n", "", "P11 result:rax"),
+    ("x86_64", "        movq    $0, -8(%rbp)\n", "", "P7 load:never-written-16"),
+    ("x86_64", "        mov     -0x28(%rbp), %rbx\n", "", "P5 rbx"),
+    ("x86_64", "        jz      1f\n", "", "P10 program:let"),
+    ("x86_64", "        call    bpf_prog_1\n", "", "P10 program:called"),
+    ("arm64", "str     x1, [sp, #32]", "str     x2, [sp, #32]", "P10 context:word"),
+    ("arm64", "stp     x29, x30", "stp     x29, x9", "P12 frame-record:0"),
+    ("arm64", "ldr     x20, [sp, #56]", "nop", "P5 x20"),
+    ("riscv64", "        sext.w  a0, a0\n", "", "P11 result:a0"),
+    ("riscv64", "sd      a5, 40(sp)", "sd      a4, 40(sp)", "P11 result:a0"),
+    ("riscv64", "li      t1, 2\n", "li      t1, 3\n", "P10 context:count"),
+];
+
+#[test]
+fn a_trampoline_in_place_of_a_function_is_judged_as_that_function() {
+    for (arch, tools) in arches() {
+        let image = Image::struct_ops(arch, tools, "", "");
+        image.function_contract("");
+        assert_eq!(image.failures(0), Vec::<String>::new(), "{arch}");
+        for (_, from, to, wanted) in FAULTS_IN_FUNCTIONS.iter().filter(|(of, ..)| *of == arch) {
+            let image = Image::struct_ops(arch, tools, from, to);
+            image.function_contract("");
+            let found = image.failures(1);
+            assert!(found.iter().any(|failure| failure == wanted), "{arch}: {from}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_trampoline_in_place_of_a_function_cannot_have_is_refused() {
+    let (arch, tools) = arches()[0];
+    let image = Image::struct_ops(arch, tools, "", "");
+    let base = image.at("base");
+    let refuses = |from: &str, to: &str, what: &str| {
+        image.function_contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{from}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+        image.bench.refuses(&image.words(&base, "check"), &[what]);
+    };
+    refuses("\"INDIRECT\", ", "", "valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT");
+    refuses("\"INDIRECT\", ", "\"INDIRECT\", \"SKIP_FRAME\", ", "valid with INDIRECT: RET_FENTRY_RET");
+    refuses("\"fentry\"", "\"fexit\"", "one program, attached as fentry");
+    refuses(", \"RET_FENTRY_RET\"", "", "valid: RET_FENTRY_RET with INDIRECT, `result` and `program-result`");
+    refuses("bytes = 4", "bytes = 3", "bytes = 3; valid: 1, 2, 4, 8");
+    refuses(
+        "the_program = \"",
+        "the_program = \"x",
+        "addresses of the_program: \"x0xffffffffc0300000\"; valid: an address",
+    );
+    // Its function before it always lets it be called: then nothing is loaded that nobody stored.
+    let image = Image::struct_ops(arch, tools, "        movq    $0, -8(%rbp)\n", "");
+    image.function_contract("");
+    let path = image.bench.path("image.toml");
+    let text = fs::read_to_string(&path).unwrap().replace(" } },", ", always = true } },");
+    fs::write(&path, text).unwrap();
+    assert_eq!(image.failures(0), Vec::<String>::new());
+}
+
+#[test]
+fn a_function_that_another_handler_redirects_is_called_where_it_was_redirected_to() {
+    let (arch, tools) = arches()[1];
+    let flag = |image: &Image| {
+        image.contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap().replace("\"SKIP_FRAME\"", "\"SKIP_FRAME\", \"ORIG_STACK\"");
+        fs::write(&path, text).unwrap();
+    };
+    let image = Image::new(arch, tools);
+    flag(&image);
+    assert_eq!(image.failures(0), Vec::<String>::new());
+    // The address is known to the code, and not taken from the stack: without redirection nobody would notice.
+    let image = Image::changed(arch, tools, "ldr     x10, [x29, #8]", "number  x10, (at.traced + 8)");
+    image.contract("");
+    assert_eq!(image.failures(0), Vec::<String>::new());
+    flag(&image);
+    let found = image.failures(1);
+    assert!(found.iter().any(|failure| failure == "P9 pc"), "{found:?}");
+}
+
+#[test]
+fn a_function_may_leave_a_register_free_before_its_last_argument() {
+    // No register is left for all of the struct, so it is on the stack (System V psABI, AAPCS64).
+    for (arch, longs) in [("x86_64", 5), ("arm64", 7)] {
+        let b = Bench::new();
+        let args: Vec<String> = (0..longs).map(|n| format!("long a{n}")).collect();
+        let sig = format!("long f({}, struct s {{ 16, 8 }} last)", args.join(", "));
+        let made =
+            ["gen", "programs", "--arch", arch, "--sig", &sig, "--function", "f", "--fentry", "p", "--fexit", "q"];
+        b.ok(&[&made[..], &["--emit", "obj,contract", "--stem", "t"]].concat());
+        let object = ["--object", "t.o", "--contract", "t.toml"];
+        b.ok(&[&["check"], &object[..]].concat());
+        let report = b.ok(&[&["mutate", "--format", "json"], &object[..]].concat());
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let [mutants, killed] = ["mutants", "killed"].map(|key| report[key].as_u64().unwrap());
+        assert!(mutants > 100 && 100 * killed >= 95 * mutants, "{arch}: {killed} of {mutants}");
     }
 }
 

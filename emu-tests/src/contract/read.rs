@@ -345,7 +345,7 @@ impl Reader<'_> {
                 return Err(self.at(flag.span().start, Error::unknown("flag", flag.get_ref(), FLAGS)));
             }
         }
-        let [call_orig, skip_frame, ip_arg, restore, counted, indirect, returned, orig_stack] =
+        let [call_orig, skip_frame, ip_arg, _, counted, indirect, _, orig_stack] =
             FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag));
         let given = t.programs.iter().flat_map(Spanned::get_ref).filter(|program| program.around.is_none());
         let mut cookies = given.filter_map(|program| program.cookie.as_ref());
@@ -362,26 +362,7 @@ impl Reader<'_> {
             let valid = format!("valid: one with `{missing}` in [arch.{}.programs]", facts.name);
             return Err(self.at(at, format!("{}: not in profile {profile}; {valid}", t.symbol)));
         }
-        let here =
-            |message: String| Err(self.at(t.stack_align.span().start, format!("flags of {}; {message}", t.symbol)));
-        if [call_orig, restore, indirect].iter().filter(|flag| **flag).count() != 1 {
-            return here("valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT".to_owned());
-        }
-        if indirect
-            && (skip_frame || ip_arg || counted || !matches!(&attached[..], [one] if one.attach == Attach::Fentry))
-        {
-            return here("valid with INDIRECT: RET_FENTRY_RET; it has one program, attached as fentry".to_owned());
-        }
-        if orig_stack && !(call_orig && skip_frame) {
-            return here("valid with ORIG_STACK: CALL_ORIG and SKIP_FRAME".to_owned());
-        }
-        let typed = t.result.is_some() && t.program_result.is_some();
-        if returned && !typed
-            || (indirect && !returned || !indirect) && t.program_result.is_some()
-            || returned && !indirect
-        {
-            return here("valid: RET_FENTRY_RET with INDIRECT, `result` and `program-result`".to_owned());
-        }
+        self.flags_fit(t, FLAGS.map(|flag| named.iter().any(|n| n.get_ref() == flag)))?;
         let words = self.wanted(t, "programs", "words, a list", t.words.as_ref())?;
         if words.get_ref().len() > MOST_WORDS {
             let n = words.get_ref().len();
@@ -405,6 +386,29 @@ impl Reader<'_> {
             wordless_sessions: t.wordless_sessions,
             ..Programs::default().attached(&attached)
         })
+    }
+
+    /// Refuse flags that do not go together.
+    fn flags_fit(&self, t: &TrampolineIn, flags: [bool; FLAGS.len()]) -> Result<()> {
+        let [call_orig, skip_frame, ip_arg, restore, counted, indirect, returned, orig_stack] = flags;
+        let refused = |valid: &str| {
+            let message = format!("flags of {}; valid{valid}", t.symbol);
+            Err(self.at(t.stack_align.span().start, message))
+        };
+        if [call_orig, restore, indirect].iter().filter(|flag| **flag).count() != 1 {
+            return refused(": one of CALL_ORIG, RESTORE_REGS and INDIRECT");
+        }
+        let one = matches!(&programs(t)[..], [one] if one.attach == Attach::Fentry);
+        if indirect && (skip_frame || ip_arg || counted || !one) {
+            return refused(" with INDIRECT: RET_FENTRY_RET; it has one program, attached as fentry");
+        }
+        if orig_stack && !(call_orig && skip_frame) {
+            return refused(" with ORIG_STACK: CALL_ORIG and SKIP_FRAME");
+        }
+        if t.program_result.is_some() != returned || returned && !(indirect && t.result.is_some()) {
+            return refused(": RET_FENTRY_RET with INDIRECT, `result` and `program-result`");
+        }
+        Ok(())
     }
 
     /// The place of an argument's word when the function is entered.

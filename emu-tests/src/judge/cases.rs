@@ -92,7 +92,8 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
-        for &situation in situations.iter().filter(|s| !s.ip() || f.livepatch.is_some()) {
+        let redirected = contract.kind.programs().is_some_and(|programs| programs.orig_stack) || f.livepatch.is_some();
+        for &situation in situations.iter().filter(|s| !s.ip() || redirected) {
             for &handler in handlers.clone() {
                 for (&entry_sp, slot) in
                     stacks.clone().flat_map(|sp| slots(&contract, nth, situation).map(move |at| (sp, at)))

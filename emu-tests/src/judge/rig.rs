@@ -522,7 +522,14 @@ impl<'s> Rig<'s> {
         self.places.exit = self.exit(case.situation).map_or(0, |i| self.ranges[i].0);
         self.places.attached = self.ranges[case.attach].0;
         let livepatch = self.entries.get(case.function).and_then(|(_, livepatch)| *livepatch);
-        self.places.livepatch = goal(livepatch, SPARSE_LIVEPATCH);
+        self.places.livepatch = match livepatch {
+            // To its own body, by an address that only whoever redirects it knows.
+            None if case.situation.ip() => {
+                let body = self.functions.get(case.function).map_or(0, |f| self.body(&f.name));
+                Goal { at: body, named: SPARSE_LIVEPATCH }
+            }
+            _ => goal(livepatch, SPARSE_LIVEPATCH),
+        };
         let func = match case.situation.stub() {
             Some(kind) => self.suite.convention.symbol(kind).map_or(0, |symbol| self.address(symbol)),
             None => self.callback,

@@ -5,6 +5,7 @@
 //! cache. `writers.toml` says how. `results/writers.md` has what came of it.
 
 mod contract;
+mod fix;
 mod fixes;
 mod harness;
 mod judge;
@@ -22,9 +23,9 @@ use crate::tools::{read, root, write};
 use crate::tree::{cache, source};
 use crate::verb::Outcome;
 use contract::Placed;
-use fixes::Fix;
+use fix::Fix;
 use harness::Harness;
-use judge::{Judge, Verdict};
+use judge::{Judge, Verdict, excused};
 use machine::{Known, Machine, Manifest};
 use model::Model;
 
@@ -172,15 +173,6 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
     }
     tally.cpu = start.elapsed();
     Ok(tally)
-}
-
-/// What is known fails for a reason that is told.
-fn excused(verdict: Verdict, (model, contract): (&Model, &str), known: &[&Known]) -> Verdict {
-    let Verdict::Fails(clauses) = verdict else { return verdict };
-    let fitting: Vec<&&Known> = known.iter().filter(|known| known.fits(model, contract)).collect();
-    let told = |clause: &String| fitting.iter().any(|known| known.names(clause));
-    let others: Vec<String> = clauses.iter().filter(|clause| !told(clause)).cloned().collect();
-    if others.is_empty() { Verdict::Known } else { Verdict::Fails(others) }
 }
 
 /// What minimising takes.

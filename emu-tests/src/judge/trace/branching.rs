@@ -103,10 +103,12 @@ impl Trace {
             // The call of the site belongs to a return that goes elsewhere.
             _ => (0, u64::from(contract.mispredicted) + u64::from(moved)),
         };
+        let away = self.places.livepatch.at;
+        let elsewhere = self.state.exiting().is_some_and(|e| e.resume != e.pc && away != e.pc);
         // Of the function's return and of ours, neither has a call: that of the site is spent.
         let (unpaired, predicted_wrong) = match contract.stated.body_by_return && way == ExitPath::Parent {
             // That of the site foretells where its return leads, if nobody redirects the function.
-            true if self.case.situation.ip() => (contract.unpaired + 2, predicted_wrong),
+            true if elsewhere => (contract.unpaired + 2, predicted_wrong),
             true => (contract.unpaired + 2, predicted_wrong.saturating_sub(1)),
             false => (contract.unpaired, predicted_wrong),
         };

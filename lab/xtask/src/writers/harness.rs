@@ -191,7 +191,7 @@ impl Harness<'_> {
         let here = self.machine.here;
         let [enter, exit] = [0, 1].map(|which| [false, true].map(|sleepable| around(here, sleepable)[which]));
         let mut bytes = Vec::new();
-        let im = here.memory + IM_IN_MEMORY | self.machine.tag << 56;
+        let im = (here.memory + IM_IN_MEMORY) | (self.machine.tag << 56);
         let places = [self.image(model), here.function, here.memory, im, self.machine.thunk.unwrap_or(0)];
         for word in places.into_iter().chain(enter).chain(exit) {
             bytes.extend(word.to_le_bytes());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use super::harness::{Harness, Written};
-use super::machine::Machine;
+use super::machine::{Known, Machine};
 use super::model::Model;
 use crate::failure::Failure;
 use crate::tools::{tramptool, write};
@@ -120,4 +120,13 @@ fn verdict(report: &[u8]) -> Verdict {
         _ if known => Verdict::Known,
         _ => Verdict::Holds,
     }
+}
+
+/// What is known fails for a reason that is told.
+pub fn excused(verdict: Verdict, (model, contract): (&Model, &str), known: &[&Known]) -> Verdict {
+    let Verdict::Fails(clauses) = verdict else { return verdict };
+    let fitting: Vec<&&Known> = known.iter().filter(|known| known.fits(model, contract)).collect();
+    let told = |clause: &String| fitting.iter().any(|known| known.names(clause));
+    let others: Vec<String> = clauses.iter().filter(|clause| !told(clause)).cloned().collect();
+    if others.is_empty() { Verdict::Known } else { Verdict::Fails(others) }
 }

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::fixes::Fix;
+use super::fix::Fix;
 use super::model::Model;
 
 /// The file.
