@@ -2,7 +2,8 @@
 //! `cargo xtask writers`: has the JITs of Linux write trampolines for random functions and programs, and the tool judge each.
 //!
 //! The JITs are compiled unmodified from Debian's sources and linked with our stand-ins (`kernel/writers/`) into programs in the
-//! cache. `writers.toml` says how. `results/writers.md` has what came of it.
+//! cache. `writers.toml` says how. `results/writers.md` has what came of it. With `--fixes`, one public fix of them is taken back at
+//! a time.
 
 mod contract;
 mod fix;
