@@ -299,7 +299,7 @@ stack-align = 16
     refused(("registers = [\"x0\"]", "registers = [\"x99\"]"), "t.toml:7: unknown register 'x99'");
     refused(("stack+0", "stack+4"), "t.toml:8: unknown word 'stack+4'; valid: stack+0, stack+8, ...");
     refused(("[\"CALL_ORIG\"]", "[\"ORIG\"]"), "t.toml:9: unknown flag 'ORIG'; valid: CALL_ORIG");
-    refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG and RESTORE_REGS");
+    refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT");
     refused(("[\"CALL_ORIG\"]", "[\"RESTORE_REGS\"]"), "t.toml:11: function is for trampolines that call it");
     let around = "calls = \"p\", around = { enter = \"a\", exit = \"b\" } }, { attach = \"fexit\", calls = \"q\" }]";
     refused(("calls = \"p\" }]", around), "t.toml:10: 1 of 2 programs have `around`; valid: all, or none");

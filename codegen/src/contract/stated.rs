@@ -340,6 +340,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn results_are_widened_as_the_psabi_says() {
+        let (plain, widening) = (ABI, Abi { widens: true, ..ABI });
+        let result = |bytes, signed| ProgramResult { whole: None, bytes, signed };
+        let value = 0x1234_5678_9abc_def0;
+        // RISC-V psABI, Integer Calling Convention: by the type's own sign to 32 bits, then by bit 31.
+        for (bytes, signed, wanted) in [
+            (8, false, value),
+            (4, true, 0xffff_ffff_9abc_def0),
+            (4, false, 0xffff_ffff_9abc_def0),
+            (2, true, 0xffff_ffff_ffff_def0),
+            (2, false, 0xdef0),
+            (1, true, 0xffff_ffff_ffff_fff0),
+            (1, false, 0xf0),
+        ] {
+            assert_eq!(result(bytes, signed).widened(value, &widening), Some(wanted), "{bytes} {signed}");
+            assert_eq!(result(bytes, signed).widened(value, &plain), Some(value).filter(|_| bytes == 8));
+        }
+    }
+
+    #[test]
     fn sums_are_read_as_they_are_written() {
         for (text, expected) in [
             ("x0", 1000),

@@ -12,6 +12,7 @@ mod harness;
 mod judge;
 mod machine;
 mod model;
+mod native;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,10 +26,12 @@ use crate::tree::{cache, source};
 use crate::verb::Outcome;
 use contract::Placed;
 use fix::Fix;
+use fixes::Taken;
 use harness::Harness;
 use judge::{Judge, Verdict, excused};
 use machine::{Known, Machine, Manifest};
 use model::Model;
+use native::Ran;
 
 /// What was asked for.
 struct Asked {
@@ -98,21 +101,28 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     if asked.fixes {
         return taken_back(&manifest, &versions, &names, &asked);
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut natives) = (Vec::new(), Vec::new());
     for version in &versions {
         let linux = source(None, version, &cache()?)?;
         for machine in manifest.machine.iter().filter(|machine| names.contains(&machine.name)) {
             let harness = Harness::build(&manifest.common, machine, version, &linux, &cache()?)?;
             let deviations: Vec<&Known> = manifest.known_of(&machine.arch, version);
             rows.push((version.clone(), machine, judged(&harness, machine, &deviations, &asked)?));
+            for native in manifest.native.iter().filter(|native| native.of(&machine.name)) {
+                natives.push((
+                    format!("{}, {version} {}", native.name, machine.name),
+                    native.run(&harness.place(), None)?,
+                ));
+            }
         }
     }
-    let text = report(&manifest, &rows, &asked);
+    let text = report(&manifest, &rows, &asked) + &run_here(&natives);
     match asked.names.is_empty() {
         true => write(&root().join("results/writers.md"), text.as_bytes())?,
         false => print!("{text}"),
     }
     let good = rows.iter().all(|(.., tally)| tally.findings.is_empty() && tally.holds + tally.known > 0);
+    let good = good && natives.iter().all(|(_, ran)| ran.wrong.is_empty());
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
@@ -127,7 +137,14 @@ fn taken_back(manifest: &Manifest, versions: &[String], names: &[String], asked:
         let linux = source(None, &fix.version, &cache()?)?;
         let harness = Harness::build(&manifest.common, machine, &fix.version, &linux, &cache()?)?;
         let known = manifest.known_of(&machine.arch, &fix.version);
-        let taken = fixes::taken_back(fix, &harness, (machine, &known), (&linux, asked.images, asked.seed))?;
+        let object = fixes::object(fix, &harness, &linux)?;
+        let taken = match manifest.native.iter().find(|native| native.writes(&fix.file, &machine.name)) {
+            Some(native) => {
+                let wrong = native.run(&harness.place(), Some(&object))?.wrong;
+                Taken { differ: wrong.len(), noticed: wrong.into_iter().next() }
+            }
+            None => fixes::taken_back(fix, (&harness, &object), (machine, &known), (asked.images, asked.seed))?,
+        };
         good &= taken.noticed.is_some() != fix.unnoticed.is_some();
         let noticed = taken.noticed.or(fix.unnoticed.as_ref().map(|why| format!("nothing: {why}")));
         let noticed = noticed.unwrap_or_else(|| "**nothing**".to_owned());
@@ -216,6 +233,18 @@ fn smaller(model: &Model, clauses: &[String], (judge, placed, harness): Means) -
             None => return Ok(best),
         }
     }
+}
+
+/// What came of writers whose code runs on this machine.
+fn run_here(natives: &[(String, Ran)]) -> String {
+    let mut out = String::new();
+    for (name, ran) in natives {
+        let _ = match &ran.wrong[..] {
+            [] => writeln!(out, "\nRun on this machine: {name}: {}, all do what was asked for.", ran.said),
+            wrong => writeln!(out, "\nRun on this machine: {name}:\n\n- fails: {}", wrong.join("\n- fails: ")),
+        };
+    }
+    out
 }
 
 /// The text of `results/writers.md`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Public fixes of the writers, each taken back alone: does the judge notice?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::contract::Placed;
 use super::fix::{Fix, edited};
@@ -24,17 +24,22 @@ pub struct Taken {
 /// So many images that differ are judged, at most.
 const MOST: usize = 60;
 
-/// Take a fix back, and have images judged that are others for it.
-pub fn taken_back(
-    fix: &Fix,
-    harness: &Harness,
-    (machine, known): (&Machine, &[&Known]),
-    (linux, images, seed): (&Path, usize, u64),
-) -> Result<Taken, Failure> {
+/// The object without a fix.
+pub fn object(fix: &Fix, harness: &Harness, linux: &Path) -> Result<PathBuf, Failure> {
     let source = linux.join(&fix.file);
     let text = edited(&read(&source)?, &fix.edits);
     let text = text.map_err(|what| Failure::at(&source, what, "say in writers.toml where the line is now"))?;
-    let without = harness.without(&fix.file, &text, linux)?;
+    harness.object(&fix.file, &text, linux)
+}
+
+/// Have images judged that are others with this object, which is without the fix.
+pub fn taken_back(
+    fix: &Fix,
+    (harness, object): (&Harness, &Path),
+    (machine, known): (&Machine, &[&Known]),
+    (images, seed): (usize, u64),
+) -> Result<Taken, Failure> {
+    let without = harness.with(&fix.file, object)?;
     let (judge, mut placed) = (Judge::new(harness, machine)?, Placed::new(machine, &harness.version));
     let mut rng = Rng(seed);
     let models: Vec<Model> = (0..images).map(|_| Model::draw(&mut rng, harness.can())).collect();

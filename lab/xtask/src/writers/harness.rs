@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use super::machine::{Here, Machine};
 use super::model::{Can, MOST_PROGRAMS, Model, Program};
+use super::native::Place;
 use crate::failure::Failure;
 use crate::tools::{call, name, read, root, write};
 use crate::tree::Tree;
@@ -95,13 +96,12 @@ impl Harness<'_> {
         let dir = cache.join("build").join(format!("writers-{version}-{}", machine.name));
         fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
         let tree = Tree { linux, dir: &dir, arch: &machine.make, cross: &machine.cross, compiler: None };
-        let mut objects = machine.objects.iter().map(|object| dir.join(object));
-        if !objects.all(|object| object.exists()) {
+        let targets: Vec<&str> = machine.objects.iter().chain(&machine.others).map(String::as_str).collect();
+        if !targets.iter().all(|object| dir.join(object).exists()) {
             eprintln!("building the writer of Linux {version} for {}", machine.name);
             let options = common.iter().chain(&machine.options).map(|option| format!("CONFIG_{option}\n"));
             tree.configure(&options.collect::<String>())?;
             tree.make(&["prepare"])?;
-            let targets: Vec<&str> = machine.objects.iter().map(String::as_str).collect();
             tree.make(&targets)?;
         }
         let objects: Vec<PathBuf> = machine.objects.iter().map(|object| dir.join(object)).collect();
@@ -110,22 +110,28 @@ impl Harness<'_> {
         Ok(Harness { program, machine, version: version.to_owned(), jumps, dir })
     }
 
-    /// The same with another text for one of the kernel's sources.
-    pub fn without(&self, file: &str, text: &str, linux: &Path) -> Result<Harness<'_>, Failure> {
+    /// Where programs for other writers are made.
+    pub fn place(&self) -> Place<'_> {
+        Place { dir: &self.dir, cross: &self.machine.cross, rethunk: self.machine.thunk.is_some() }
+    }
+
+    /// An object of the kernel from another text of its source.
+    pub fn object(&self, file: &str, text: &str, linux: &Path) -> Result<PathBuf, Failure> {
         let source = self.dir.join("without").join(name(Path::new(file)));
         let parent = source.parent().unwrap_or(&self.dir);
         fs::create_dir_all(parent).map_err(|e| Failure::at(parent, e, "make room for the cache"))?;
         write(&source, text.as_bytes())?;
-        let object = Path::new(file).with_extension("o");
         let beside = linux.join(file);
         let include = beside.parent().unwrap_or(linux);
-        let made = compiled(&self.dir, &object, &source, &[&format!("-I{}", include.display())])?;
-        let theirs = self
-            .machine
-            .objects
-            .iter()
-            .map(|of| if Path::new(of) == object { made.clone() } else { self.dir.join(of) });
-        let program = linked(self.machine, &self.dir, &theirs.collect::<Vec<_>>(), "writers-without")?;
+        compiled(&self.dir, &Path::new(file).with_extension("o"), &source, &[&format!("-I{}", include.display())])
+    }
+
+    /// The same with another object in place of one of the kernel's.
+    pub fn with(&self, file: &str, made: &Path) -> Result<Harness<'_>, Failure> {
+        let object = Path::new(file).with_extension("o");
+        let one = |of: &String| if Path::new(of) == object { made.to_path_buf() } else { self.dir.join(of) };
+        let theirs: Vec<PathBuf> = self.machine.objects.iter().map(one).collect();
+        let program = linked(self.machine, &self.dir, &theirs, "writers-without")?;
         let (version, dir) = (self.version.clone(), self.dir.clone());
         Ok(Harness { program, machine: self.machine, version, jumps: self.jumps, dir })
     }

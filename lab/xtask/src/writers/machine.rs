@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::fix::Fix;
 use super::model::Model;
+use super::native::Native;
 
 /// The file.
 #[derive(Deserialize)]
@@ -14,6 +15,7 @@ pub struct Manifest {
     pub machine: Vec<Machine>,
     pub known: Vec<Known>,
     pub fix: Vec<Fix>,
+    pub native: Vec<Native>,
 }
 
 impl Manifest {
@@ -59,6 +61,9 @@ pub struct Machine {
     pub cross: String,
     pub options: Vec<String>,
     pub objects: Vec<String>,
+    /// Objects of other writers.
+    #[serde(default)]
+    pub others: Vec<String>,
     /// What the program is run by.
     pub run: Vec<String>,
     /// A byte of the objects that gets these bits.
