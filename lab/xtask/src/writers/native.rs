@@ -69,7 +69,7 @@ impl Native {
         let program = place.dir.join(format!("native-{}", self.source.trim_end_matches(".c")));
         let object = object.map_or_else(|| place.dir.join(&self.object), Path::to_path_buf);
         let rethunk = format!("-DRETHUNK={}", u8::from(place.rethunk));
-        let flags = ["-O2", "-Wall", "-Wextra", "-fno-pie", "-no-pie", "-static", "-mno-red-zone", "-w", &rethunk];
+        let flags = ["-O2", "-Wall", "-Wextra", "-fno-pie", "-no-pie", "-static", "-mno-red-zone", &rethunk];
         let source = root().join("lab/xtask/kernel/writers").join(&self.source);
         let mut compiler = Command::new(format!("{}gcc", place.cross));
         call(compiler.args(flags).arg(source).arg(object).args(["-Wl,--no-warnings", "-o"]).arg(&program))?;
