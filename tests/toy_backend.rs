@@ -115,6 +115,7 @@ static FACTS: Facts = Facts {
 };
 
 static MACHINE: Machine = Machine {
+    bare: None,
     arch: 0,
     mode: 0,
     cpu_model: 0,

@@ -3,6 +3,7 @@
 use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad, SystemCall};
 use codegen::words::abi::RegSet;
 
+use crate::bare::BARE;
 use crate::emulated::LENT;
 use crate::regs::{Thread, VECTORS, X30};
 
@@ -11,6 +12,7 @@ const CPACR_FPEN: u64 = 3 << 20;
 
 /// The machine.
 pub const MACHINE: Machine = Machine {
+    bare: BARE,
     arch: 2,
     mode: 0,
     // "max": the only model of the engine with pointer authentication and BTI.

@@ -3,6 +3,7 @@
 use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad, SystemCall};
 use codegen::words::abi::RegSet;
 
+use crate::bare::BARE;
 use crate::emulated::LENT;
 use crate::regs::{GP, TP, VECTORS, ZERO};
 
@@ -11,6 +12,7 @@ const MSTATUS_FS: u64 = 0x6000;
 
 /// The machine.
 pub const MACHINE: Machine = Machine {
+    bare: BARE,
     arch: 8,
     mode: 8,
     cpu_model: 0,

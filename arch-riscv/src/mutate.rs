@@ -68,6 +68,7 @@ impl Mutable for Riscv64 {
 
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
+            Insn::Lpad => out.drop(Operator::DropPad),
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Sw { src, at });

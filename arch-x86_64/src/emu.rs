@@ -5,6 +5,7 @@ use codegen::arch::machine::{
 };
 use codegen::words::abi::{Reg, RegSet};
 
+use crate::bare::BARE;
 use crate::emulated::LENT;
 use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
@@ -18,6 +19,7 @@ const AC: u64 = 1 << 18;
 
 /// The machine.
 pub const MACHINE: Machine = Machine {
+    bare: BARE,
     arch: 4,
     mode: 8,
     cpu_model: 19,

@@ -39,6 +39,7 @@ pub use contract::foreign::{Foreign, contract_profile, suites as foreign_suites}
 pub use contract::text::{Head, contract_text};
 pub use contract::written::{Callee, CopiedCalls, WrittenCalls, WrittenProgram, copied_calls, written_calls};
 pub use engine::disasm::disassemble;
+pub use engine::emulator::Emulator;
 pub use engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Trap, Why};
 pub use engine::load::engine;
 pub use engine::unicorn::engine_version;

@@ -19,6 +19,7 @@ use tool::mutate::subject::{Candidate, MutationSubject};
 use tool::settings::{self, parse_u64};
 
 use super::shared::args::ProfileArg;
+use super::shared::engine::EngineArgs;
 use super::shared::foreign::{ForeignArgs, no_files};
 use super::shared::output;
 use super::shared::sandbox::SandboxArg;
@@ -45,6 +46,8 @@ pub struct MutateArgs {
     foreign: ForeignArgs,
     #[command(flatten)]
     sandbox: SandboxArg,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Who judges: the emulator, the symbolic checker, or each of them
     #[arg(long, value_parser = one_of(By::ALL), default_value = "emulator")]
     by: By,
@@ -101,9 +104,10 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     no_files(&args.trampolines)?;
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let contract = args.foreign.contract(&args.profile)?;
-    let suites = args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?;
+    let mut suites = args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?;
+    args.engine.run(suites.as_deref_mut().unwrap_or_default());
     let ours = if bugs.is_empty() && suites.is_none() { generated(args)? } else { Vec::new() };
-    let _threads = args.sandbox.enter(args.output.as_deref())?;
+    let _threads = args.sandbox.enter_with(args.engine.chosen(), args.output.as_deref())?;
     let report = match (bugs.is_empty(), names.is_empty(), suites) {
         (true, _, None) => faults(args, &ours)?,
         (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
@@ -134,7 +138,7 @@ pub fn deliver(report: &Report, format: Written, output: Option<&Path>, ui: &Ui)
 /// Everything generated.
 fn generated(args: &MutateArgs) -> Result<Vec<MutationSubject>> {
     let backends = settings::backends(&args.arch, args.profile.find()?)?;
-    backends.into_iter().map(|b| subject(args, b)).collect()
+    backends.into_iter().map(|b| Ok(subject(args, b)?.run_by(args.engine.chosen()))).collect()
 }
 
 /// What others wrote.
@@ -159,7 +163,8 @@ fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
     for name in wanted {
         found.extend(bugs::find(&name[BUG.len()..])?);
     }
-    let subjects = found.iter().map(|bug| MutationSubject::of_bug(bug)).collect::<Result<Vec<_>>>()?;
+    let subjects = found.iter().map(|bug| Ok(MutationSubject::of_bug(bug)?.run_by(args.engine.chosen())));
+    let subjects = subjects.collect::<Result<Vec<_>>>()?;
     let mut candidates = Vec::new();
     for (bug, subject) in found.into_iter().zip(&subjects) {
         candidates.extend(subject.rebuilt(bug)?);
@@ -179,7 +184,10 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     if let Some(n) = args.sample {
         sample(&mut candidates, n, args.seed);
     }
-    let report = Report::empty(args.by, args.seed, request(args), candidates.len());
+    let mut report = Report::empty(args.by, args.seed, request(args), candidates.len());
+    if let Some(first) = candidates.first() {
+        report.engine = args.engine.chosen().version(tool::backend(first.arch())?)?;
+    }
     let candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     let results = ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
     Ok(report.with(results))
@@ -198,6 +206,8 @@ fn request(args: &MutateArgs) -> String {
     if args.by != By::Emulator {
         push("--by", args.by.name().to_owned());
     }
+    words.extend(args.engine.chosen().words().iter().map(|word| (*word).to_owned()));
+    let mut push = |option: &str, value: String| words.extend([option.to_owned(), value]);
     args.only.iter().for_each(|only| push("--only", only.clone()));
     args.sample.iter().for_each(|n| push("--sample", n.to_string()));
     shell(&words)

@@ -12,7 +12,7 @@ use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
 use codegen::words::shell::shell;
-use emu_tests::{Chosen, Clause, Filter, Observed, Progress, Row, Source, Suite, Verdict, disassemble};
+use emu_tests::{Chosen, Clause, Emulator, Filter, Observed, Progress, Row, Source, Suite, Verdict, disassemble};
 use link::Input;
 use link::object_mutants::Function;
 
@@ -67,6 +67,12 @@ impl MutationSubject {
         let trampolines = suite::trampolines(&target)?;
         let alone = trampolines.iter().map(|_| Alone::new()).collect();
         Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines, alone), chosen })
+    }
+
+    /// The same, run by this engine.
+    pub fn run_by(mut self, engine: Emulator) -> MutationSubject {
+        self.suite.engine = engine;
+        self
     }
 
     /// Where a bug is rebuilt.
@@ -310,10 +316,11 @@ impl Candidate<'_> {
     /// The suite with this trampoline alone, and the fault in it; none of what others wrote, and none if the trampoline without
     /// the fault does not hold alone.
     pub(super) fn alone(&self, holds: impl Fn(&Suite) -> bool) -> Result<Option<Suite>> {
-        let MutationSubject { suite: Suite { backend, .. }, origin, .. } = self.subject;
+        let MutationSubject { suite: Suite { backend, engine, .. }, origin, .. } = self.subject;
         let Origin::Generated(target, trampolines, alone) = origin else { return Ok(None) };
         let only = &trampolines[self.which..=self.which];
-        let whole = alone[self.which].get_or_init(|| suite::suite_of(*backend, target, only).ok().filter(&holds));
+        let whole = || Some(Suite { engine: *engine, ..suite::suite_of(*backend, target, only).ok()? });
+        let whole = alone[self.which].get_or_init(|| whole().filter(&holds));
         let Some(mut faulty) = whole.clone() else { return Ok(None) };
         let assembly = backend.assemble_mutant(&suite::specs(only), target, 0, &self.mutant)?;
         faulty.objects[0].1 = obj::write(&assembly, target)?;

@@ -1,6 +1,7 @@
 //! An architecture's data for emulators. The numbers are Unicorn's (unicorn.h, x86.h, arm64.h, riscv.h); a test of
 //! `emu-tests` compares each with the engine's own name for it.
 
+use super::bare::Bare;
 use crate::words::abi::{Abi, Reg, RegSet};
 
 /// A register by name and by the emulator's number.
@@ -157,6 +158,8 @@ pub trait LentCpu {
 /// An architecture's data for emulators.
 #[derive(Debug)]
 pub struct Machine {
+    /// How QEMU runs it without a system, if it does.
+    pub bare: Option<&'static Bare>,
     /// `uc_arch`.
     pub arch: i32,
     /// `uc_mode`.

@@ -1,5 +1,6 @@
 //! Architectures as data: facts, relocations, the sites of functions, data for emulators.
 
+pub mod bare;
 pub mod branch;
 pub mod entry;
 pub mod facts;

@@ -380,7 +380,7 @@ fn stopped(trap: &Trap) -> String {
         Why::Breakpoint => "it has an instruction that the emulator does not know, or a breakpoint".to_owned(),
         Why::NoMemory => "it uses an address that no memory can have".to_owned(),
         Why::NoCode | Why::NotCode => "it goes to an address that nobody gave it".to_owned(),
-        Why::Other => format!("the emulator says {trap}"),
+        Why::Guard(_) | Why::Other => format!("the emulator says {trap}"),
     }
 }
 

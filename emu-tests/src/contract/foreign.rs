@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::contract::config::Configuration;
 use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::contract::slots::slots;
+use crate::engine::emulator::Emulator;
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Stretch, Suite};
 use crate::report::reason::Reason;
@@ -140,6 +141,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
             op_offsets: file.ftrace_ops.as_ref().map(|op| (op.func, op.direct_call)),
             notes: BTreeMap::new(),
             written: written(foreign, backend, &reader, &file)?,
+            engine: Emulator::default(),
             poke: BY_THE_PROFILE,
         });
     }

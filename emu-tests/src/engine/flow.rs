@@ -18,6 +18,8 @@ pub(crate) struct ReturnStack {
     unpaired: u64,
     /// Behind the last return that was either.
     wrong: Option<u64>,
+    /// Returns that an engine which enforces did not let go on.
+    stopped: u64,
 }
 
 impl ReturnStack {
@@ -30,7 +32,7 @@ impl ReturnStack {
     pub fn begin(&mut self, resume: Option<u64>) {
         self.stack.clear();
         self.stack.extend(resume);
-        (self.mispredicted, self.unpaired, self.wrong) = (0, 0, None);
+        (self.mispredicted, self.unpaired, self.wrong, self.stopped) = (0, 0, None, 0);
     }
 
     /// A branch leads to `pc`. Returns where speculation went instead.
@@ -69,6 +71,16 @@ impl ReturnStack {
     /// The address behind the last return that had no call, or went elsewhere.
     pub fn wrong(&self) -> Option<u64> {
         self.wrong
+    }
+
+    /// An engine that enforces stopped a return.
+    pub fn stop(&mut self) {
+        self.stopped += 1;
+    }
+
+    /// Returns that an engine which enforces stopped.
+    pub fn stopped(&self) -> u64 {
+        self.stopped
     }
 
     /// Returns that went elsewhere than behind their call.

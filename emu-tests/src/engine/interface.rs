@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use codegen::arch::bare::Guard;
 use codegen::arch::patch::Write;
 use codegen::words::error::Result;
 
@@ -21,6 +22,9 @@ pub type OnInstruction<D> = Box<dyn FnMut(&mut Cpu<'_, D>, u64, usize)>;
 pub type OnAccess<D> = Box<dyn FnMut(&mut Cpu<'_, D>, Access)>;
 /// A hook on accesses to an address without memory: is there some now?
 pub type OnMissing<D> = Box<dyn FnMut(&mut Cpu<'_, D>, u64) -> bool>;
+
+/// A hook on what protects branches and returns: which, and the instruction. Does the run go on as without?
+pub type OnGuard<D> = Box<dyn FnMut(&mut Cpu<'_, D>, Guard, u64) -> bool>;
 
 /// Every address, for hooks.
 pub const EVERYWHERE: RangeInclusive<u64> = 0..=u64::MAX;
@@ -67,6 +71,8 @@ pub enum Why {
     NoCode,
     /// An instruction is in memory that is for data.
     NotCode,
+    /// A protection of branches or returns.
+    Guard(Guard),
     /// Anything else.
     Other,
 }
@@ -193,6 +199,18 @@ pub trait Engine<D> {
     /// # Errors
     /// The engine does not take it.
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
+    /// What protects branches and returns here, and stops whoever breaks it.
+    fn enforces(&self) -> &'static [Guard];
+    /// Call what is at an address by a register, for one instruction and without hooks: does a landing pad's absence stop it?
+    ///
+    /// # Errors
+    /// The engine enforces none, or is gone.
+    fn is_stopped_at(&mut self, entry: u64) -> Result<bool>;
+    /// Call a hook where such a protection stops the CPU.
+    ///
+    /// # Errors
+    /// The engine enforces none.
+    fn on_guard(&mut self, hook: OnGuard<D>) -> Result<()>;
     /// Take a hook away.
     ///
     /// # Errors

@@ -7,9 +7,11 @@ use codegen::words::error::{Error, Result};
 use link::{Image, PAGE};
 
 use super::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH};
-use super::interface::{Cpu, Engine, Holds};
+use super::emulator::{Emulator, bare};
+use super::interface::{Cpu, Holds};
 use super::memory::Memory;
-use super::unicorn;
+use super::qemu::Machine;
+use super::{qemu, unicorn};
 
 /// An engine without any memory.
 ///
@@ -17,6 +19,21 @@ use super::unicorn;
 /// It does not have the architecture.
 pub fn engine<D: 'static>(backend: &dyn Backend, data: D) -> Result<Box<Cpu<'static, D>>> {
     Ok(Box::new(unicorn::open(backend, &Memory::none(), data)?))
+}
+
+/// Memory for these images and a stack, that an engine works on.
+///
+/// # Errors
+/// The engine does not run the architecture, or is not there.
+pub(crate) fn memory<'i>(
+    backend: &dyn Backend,
+    images: impl Iterator<Item = &'i Image>,
+    engine: Emulator,
+) -> Result<Rc<Memory>> {
+    match engine {
+        Emulator::Unicorn => Ok(Memory::of(images)),
+        Emulator::Qemu { enforces } => Memory::there(images, Machine::start(bare(backend)?, enforces)?),
+    }
 }
 
 /// Make an engine with the images and a stack in it.
@@ -36,12 +53,15 @@ pub(crate) fn load_on<'i, D: 'static>(
     memory: &Rc<Memory>,
     data: D,
 ) -> Result<Box<Cpu<'static, D>>> {
-    let mut uc = unicorn::open(backend, memory, data)?;
+    let mut uc: Box<Cpu<'static, D>> = match memory.machine() {
+        Some(machine) => Box::new(qemu::open(backend, machine, data)?),
+        None => Box::new(unicorn::open(backend, memory, data)?),
+    };
     for segment in images.flat_map(|image| &image.segments) {
-        put(&mut uc, segment.address, &segment.bytes)?;
+        put(&mut *uc, segment.address, &segment.bytes)?;
     }
-    Engine::map(&mut uc, EXIT, PAGE, Holds::Code)?;
-    Ok(Box::new(uc))
+    uc.map(EXIT, PAGE, Holds::Code)?;
+    Ok(uc)
 }
 
 fn put<D>(uc: &mut Cpu<'_, D>, at: u64, bytes: &[u8]) -> Result<()> {

@@ -4,9 +4,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use codegen::arch::bare::Page;
+use codegen::words::error::Result;
 use link::{Image, PAGE};
 
 use super::cpu::{STACK_SIZE, STACK_TOP};
+use super::qemu::Machine;
 
 /// These ranges, with those in one that follow each other without a gap: the engine lays out its memory anew for each.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
@@ -21,13 +24,26 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
+/// The pages of these images, and those of a stack, which is asked for most.
+fn ranges<'i>(images: impl Iterator<Item = &'i Image>) -> Vec<Range<u64>> {
+    let segments = images.flat_map(|image| &image.segments);
+    let pages = segments.map(|s| s.address & !(PAGE - 1)..(s.address + s.mem_size).next_multiple_of(PAGE));
+    std::iter::once(STACK_TOP - STACK_SIZE..STACK_TOP).chain(joined(pages.collect())).collect()
+}
+
 /// Memory of an engine, from an address on. Checks read and write it without asking the engine, whose way to it is long.
 struct Mapping {
     from: u64,
     size: usize,
-    /// The first page begins so many bytes into the cells.
-    pad: usize,
-    cells: Box<[Cell<u8>]>,
+    cells: Cells,
+}
+
+/// Where the bytes are.
+enum Cells {
+    /// Here, from so many bytes on.
+    Here(usize, Box<[Cell<u8>]>),
+    /// In the memory of a machine, from its beginning on.
+    There(Rc<Machine>, u64),
 }
 
 impl Mapping {
@@ -36,35 +52,60 @@ impl Mapping {
         let size = (range.end - range.start) as usize;
         let cells: Box<[Cell<u8>]> = vec![Cell::new(0); size + PAGE as usize].into();
         let pad = cells.as_ptr().align_offset(PAGE as usize).min(PAGE as usize);
-        Mapping { from: range.start, size, pad, cells }
+        Mapping { from: range.start, size, cells: Cells::Here(pad, cells) }
+    }
+
+    /// The same, in a machine.
+    fn there(range: &Range<u64>, machine: &Rc<Machine>) -> Result<Mapping> {
+        let size = range.end - range.start;
+        let page = if range.start == STACK_TOP - STACK_SIZE { Page::Data } else { Page::Code };
+        let from = machine.map(range.start, size, page)?;
+        Ok(Mapping { from: range.start, size: size as usize, cells: Cells::There(Rc::clone(machine), from) })
     }
 
     fn pages(&self) -> &[Cell<u8>] {
-        self.cells.get(self.pad..self.pad + self.size).unwrap_or_default()
+        match &self.cells {
+            Cells::Here(pad, cells) => cells.get(*pad..pad + self.size).unwrap_or_default(),
+            Cells::There(machine, from) => machine.cells(*from, self.size),
+        }
     }
 }
 
 /// The memory of the stack and of images.
-pub(crate) struct Memory(Vec<Mapping>);
+pub(crate) struct Memory {
+    mappings: Vec<Mapping>,
+    /// The machine that has it.
+    machine: Option<Rc<Machine>>,
+}
 
 impl Memory {
     /// For these images, and a stack.
     pub fn of<'i>(images: impl Iterator<Item = &'i Image>) -> Rc<Memory> {
-        let segments = images.flat_map(|image| &image.segments);
-        let pages = segments.map(|s| s.address & !(PAGE - 1)..(s.address + s.mem_size).next_multiple_of(PAGE));
-        // The stack is asked for most.
-        let all = std::iter::once(STACK_TOP - STACK_SIZE..STACK_TOP).chain(joined(pages.collect()));
-        Rc::new(Memory(all.map(|range| Mapping::of(&range)).collect()))
+        Rc::new(Memory { mappings: ranges(images).iter().map(Mapping::of).collect(), machine: None })
+    }
+
+    /// The same, in a machine.
+    ///
+    /// # Errors
+    /// It has not so much, or another memory there.
+    pub fn there<'i>(images: impl Iterator<Item = &'i Image>, machine: Rc<Machine>) -> Result<Rc<Memory>> {
+        let mappings = ranges(images).iter().map(|range| Mapping::there(range, &machine)).collect::<Result<_>>()?;
+        Ok(Rc::new(Memory { mappings, machine: Some(machine) }))
     }
 
     /// No memory.
     pub fn none() -> Rc<Memory> {
-        Rc::new(Memory(Vec::new()))
+        Rc::new(Memory { mappings: Vec::new(), machine: None })
+    }
+
+    /// The machine that has it, if one has.
+    pub(super) fn machine(&self) -> Option<&Rc<Machine>> {
+        self.machine.as_ref()
     }
 
     fn cells(&self, at: u64, size: usize) -> Option<&[Cell<u8>]> {
         let inside = |m: &&Mapping| at.wrapping_sub(m.from) < m.size as u64;
-        let mapping = self.0.iter().find(inside)?;
+        let mapping = self.mappings.iter().find(inside)?;
         let from = (at - mapping.from) as usize;
         mapping.pages().get(from..from.checked_add(size)?)
     }
@@ -83,6 +124,6 @@ impl Memory {
 
     /// Each piece of it: its address, whether it is the stack, and its bytes.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, bool, &[Cell<u8>])> {
-        self.0.iter().map(|m| (m.from, m.from == STACK_TOP - STACK_SIZE, m.pages()))
+        self.mappings.iter().map(|m| (m.from, m.from == STACK_TOP - STACK_SIZE, m.pages()))
     }
 }

@@ -3,11 +3,13 @@
 pub mod call_sites;
 pub mod cpu;
 pub mod disasm;
+pub mod emulator;
 pub mod flow;
 pub mod interface;
 pub mod lent;
 pub mod load;
 pub mod memory;
+pub mod qemu;
 pub mod registers;
 pub mod rng;
 pub mod shadow_stack;

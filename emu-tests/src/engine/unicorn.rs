@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use codegen::arch::bare::Guard;
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -13,7 +14,8 @@ use unicorn_engine::{
 };
 
 use super::interface::{
-    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnInstruction, OnMissing, Saved, Trap, Why,
+    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap,
+    Why,
 };
 use super::memory::Memory;
 use super::registers::{Besides, CONTROL, GENERAL, Registers, Snapshot, VECTORS};
@@ -279,6 +281,18 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
     fn on_missing_code(&mut self, mut hook: OnMissing<D>) -> Result<()> {
         let added = self.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, 1, 0, move |uc, _, at, _, _| hook(uc, at));
         added.map(drop).map_err(failed("hook"))
+    }
+
+    fn enforces(&self) -> &'static [Guard] {
+        &[]
+    }
+
+    fn is_stopped_at(&mut self, _: u64) -> Result<bool> {
+        Err(Error::new("emulator: Unicorn enforces no protection"))
+    }
+
+    fn on_guard(&mut self, _: OnGuard<D>) -> Result<()> {
+        Err(Error::new("emulator: Unicorn enforces no protection"))
     }
 
     fn unhook(&mut self, hook: Hook) -> Result<()> {

@@ -11,8 +11,10 @@ use codegen::words::error::{Error, Result};
 use link::{PAGE, STUBS};
 use rayon::prelude::*;
 
+use crate::engine::emulator::Emulator;
 use crate::judge::cases::cases;
 use crate::judge::checks::compare::{disabled, enabled, reference, sled};
+use crate::judge::checks::entered::judge_entered;
 use crate::judge::checks::exceptions::judge_thrown;
 use crate::judge::checks::reach::{edge, judge_edges};
 use crate::judge::checks::retire::judge_gap;
@@ -45,6 +47,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
     let functions = functions()?;
     validate(suites, filter, functions)?;
+    let engine = engines(suites)?;
     let groups: Vec<(usize, &'static Fixture)> =
         suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
     if groups.is_empty() {
@@ -62,7 +65,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
                 merged[i].absorb(run(i, fixture)?);
             }
         }
-        return Ok(report(suites, &merged, filter, seed));
+        return Ok(Report { engine, ..report(suites, &merged, filter, seed) });
     }
     let (done, all) = (AtomicU64::new(0), groups.len() as u64);
     let parts: Vec<Result<(usize, Tally)>> = groups
@@ -78,7 +81,18 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         let (i, tally) = tally?;
         merged[i].absorb(tally);
     }
-    Ok(report(suites, &merged, filter, seed))
+    Ok(Report { engine, ..report(suites, &merged, filter, seed) })
+}
+
+/// What runs these, by name and version.
+fn engines(suites: &[Suite]) -> Result<String> {
+    let mut all: Vec<(Emulator, String)> = Vec::new();
+    for Suite { engine, backend, .. } in suites {
+        if !all.iter().any(|(known, _)| known == engine) {
+            all.push((*engine, engine.version(*backend)?));
+        }
+    }
+    Ok(all.into_iter().map(|(_, version)| version).collect::<Vec<_>>().join(", "))
 }
 
 /// Run a suite on the functions of a fixture; and, if it is to be `moved`, once more from as far away as its sites reach.
@@ -175,6 +189,7 @@ fn judge_cases(
 ) -> Result<ControlFlow<()>> {
     for cases in all {
         let Some(first) = cases.first() else { continue };
+        judge_entered(rig, first, tally)?;
         let judged = match rig.suite.contracts[first.attach].kind.is_sled() {
             true => judge_sled(rig, cases, filter, tally)?,
             false => judge_patched(rig, cases, layouts, filter, tally)?,

@@ -16,7 +16,7 @@ use crate::engine::cpu::{EXIT, SPARSE_DIRECT, SPARSE_LIVEPATCH, put_word, word};
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::interface::{Ended, Saved, Trap, Why};
 use crate::engine::lent;
-use crate::engine::load::{load_on, map_sparse};
+use crate::engine::load::{self, load_on, map_sparse};
 use crate::engine::memory::Memory;
 use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::rng::Rng;
@@ -29,7 +29,7 @@ use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
 use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
-use crate::judge::trace::{Finding, Goal, Mark, Places, Trace, Uc};
+use crate::judge::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
@@ -186,7 +186,7 @@ impl<'s> Rig<'s> {
         let mut rng = Rng::new(seed, 2);
         let garbage: Vec<u8> = (0..BELOW / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
         let images = || traced.into_iter().chain([&image]);
-        let memory = Memory::of(images());
+        let memory = load::memory(suite.backend, images(), suite.engine)?;
         let trace = Trace {
             registers: Some(registers),
             convention: Some(suite.convention),
@@ -202,6 +202,11 @@ impl<'s> Rig<'s> {
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
         map_sparse(&mut *uc, registers.machine.ret)?;
         thread::map_for(&mut *uc, &suite.contracts)?;
+        let enforced = uc.enforces();
+        if !enforced.is_empty() {
+            uc.data_mut().get_or_insert_default().enforced = enforced;
+            uc.on_guard(Box::new(trace::guarded))?;
+        }
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
         (0..registers.machine.vectors.len()).for_each(|i| registers.set_vector(&mut *uc, i, &rng.vector()));
@@ -289,6 +294,7 @@ impl<'s> Rig<'s> {
     pub(crate) fn replay(&self, case: &Case, trampoline: usize) -> Replay {
         let name = |i: usize| self.suite.contracts[i].name.clone();
         Replay {
+            engine: self.suite.engine,
             chosen: self.suite.chosen.clone(),
             trampoline: name(trampoline),
             attached: name(case.attach),

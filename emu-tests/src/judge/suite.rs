@@ -13,6 +13,7 @@ use codegen::words::step::ExitPath;
 use wildmatch::WildMatch;
 
 use crate::engine::disasm::Decoded;
+use crate::engine::emulator::Emulator;
 use crate::judge::trace::Finding;
 use crate::report::Clause;
 use crate::report::place::Place;
@@ -51,6 +52,8 @@ pub struct Suite {
     pub notes: BTreeMap<(String, u64), String>,
     /// What instructions read where they were found, by symbol and offset, if they are run elsewhere.
     pub written: BTreeMap<(String, u64), Arc<str>>,
+    /// What runs them.
+    pub engine: Emulator,
     /// How sites are patched: [`BY_THE_PROFILE`], or what a test puts in its place.
     pub poke: Poker,
 }

@@ -102,6 +102,8 @@ clauses! {
         unchecked: RecordsNothing;
     P25 "P25", of: Trampoline, "a signal before each instruction, whose handler is traced too",
         unchecked: RecordsNothing;
+    P26 "P26", of: Trampoline, "no protection stops it, but where its contract says so",
+        unchecked: NotEnforced;
     Coverage "coverage", of: Cases, "every instruction was executed";
 }
 

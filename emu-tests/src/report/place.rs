@@ -150,6 +150,9 @@ places! {
     PadAtTarget => "landing-pad:target", "landing pad where an indirect branch goes";
     CallsWithoutReturn => "return-stack:calls", "calls without a return";
     ReturnsWithoutCall => "return-stack:returns", "returns without a call";
+    StoppedReturns => "engine:returns", "returns that the engine stops";
+    StoppedAtEntry => "engine:entry", "the engine stops an indirect call of the trampoline";
+    StoppedAtTarget => "engine:target", "the engine stops at the target of an indirect branch";
     Mispredicted => "return-stack:mispredicted", "returns that do not go behind their call";
     SpeculationTrap => "speculation-trap", "trap where a return is predicted to go and never goes";
 

@@ -48,6 +48,7 @@ reasons! {
     CallsNothing "calls-nothing", "calls nothing";
     NoExceptions "no-exceptions", "it has no landing pad for exceptions";
     RecordsNothing "records-nothing", "it records nothing";
+    NotEnforced "not-enforced", "the engine enforces nothing of it; see --enforce";
     DecidesNothing "decides-nothing", "its callee decides nothing";
     EngineLacks "engine-lacks", "its instructions may change vector state that the engine lacks";
     WayNotTaken "way-not-taken", "not decided on a way out";

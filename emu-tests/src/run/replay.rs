@@ -4,6 +4,7 @@ use std::fmt;
 
 use codegen::words::shell::shell;
 
+use crate::engine::emulator::Emulator;
 use crate::run::case::{Distance, Handler};
 use crate::run::raw::Dump;
 use crate::run::situation::Situation;
@@ -129,6 +130,8 @@ pub struct Replay {
     pub closely: bool,
     /// The seed of all random values.
     pub seed: u64,
+    /// What runs it.
+    pub engine: Emulator,
 }
 
 impl Replay {
@@ -147,7 +150,8 @@ impl Replay {
         ];
         let case = case.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
         let first = ["check".to_owned(), self.trampoline.clone()];
-        first.into_iter().chain(self.chosen.words()).chain(case).collect()
+        let engine = self.engine.words().iter().map(|word| (*word).to_owned());
+        first.into_iter().chain(self.chosen.words()).chain(engine).chain(case).collect()
     }
 }
 

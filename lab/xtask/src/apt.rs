@@ -71,6 +71,28 @@ impl Apt {
         Ok(known.lines().map(str::to_owned).collect())
     }
 
+    /// The packages that these depend on, and those that those do; of alternatives, the first. What `without` says is left out, with
+    /// what it alone depends on.
+    pub fn dependencies(&self, packages: &[String], without: &[String]) -> Result<Vec<String>, Failure> {
+        let mut all = packages.to_vec();
+        let mut asked = 0;
+        while asked < all.len() {
+            let told = call(self.command("apt-cache").args(["depends", "--important"]).args(&all[asked..]))?.out;
+            asked = all.len();
+            let mut is_alternative = false;
+            for line in told.lines() {
+                let Some((how, package)) = line.split_once("Depends: ") else { continue };
+                let is_first = !std::mem::replace(&mut is_alternative, how.contains('|'));
+                let package = package.trim().to_owned();
+                // One in angle brackets is no package, but what some provide: the lines below it say which.
+                if is_first && !package.starts_with('<') && !without.contains(&package) && !all.contains(&package) {
+                    all.push(package);
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Download a package into a file.
     pub fn download(&self, package: &str, file: &Path) -> Result<(), Failure> {
         let dir = self.dir.join("packages");

@@ -125,6 +125,14 @@ fn runs(program: &Path) -> bool {
     run.is_ok_and(|run| !String::from_utf8_lossy(&run.stderr).contains("GLIBC"))
 }
 
+/// How programs are started by the C library that is unpacked in a directory, with the libraries beside it.
+pub fn started_by(library: &Path) -> Result<String, Failure> {
+    let mut found = below(library)?.into_iter().filter(|file| name(file).starts_with("ld-linux"));
+    let loader = found.find(|file| file.with_file_name("libc.so.6").exists());
+    let loader = loader.ok_or_else(|| Failure::at(library, "no C library in it", "remove this directory"))?;
+    Ok(format!("{} --library-path {}", loader.display(), loader.parent().unwrap_or(library).display()))
+}
+
 /// Let the programs of this machine among these be started by the C library of Debian's newer release, in a directory of the cache.
 fn with_library(tools: &Path, cache: &Path) -> Result<(), Failure> {
     let library = cache.join(format!("libc6-{NEWER}"));
@@ -133,12 +141,8 @@ fn with_library(tools: &Path, cache: &Path) -> Result<(), Failure> {
         apt.unpack(&["libc6".to_owned()], &cache.join("libc6.part"))?;
         fs::rename(cache.join("libc6.part"), &library).map_err(|e| Failure::at(&library, e, "remove it"))?;
     }
-    let mut found = below(&library)?.into_iter().filter(|file| name(file).starts_with("ld-linux"));
-    let loader = found.find(|file| file.with_file_name("libc.so.6").exists());
-    let loader = loader.ok_or_else(|| Failure::at(&library, "no C library in it", "remove this directory"))?;
-    let place = loader.parent().unwrap_or(&library).display();
     // Each finds others by its own name.
-    let with = format!("{} --library-path {place} --argv0 \"$0\"", loader.display());
+    let with = format!("{} --argv0 \"$0\"", started_by(&library)?);
     let script = format!("#!/bin/sh\nexec {with} \"$0.program\" \"$@\"\n");
     for file in below(tools)? {
         let trouble = |e| Failure::at(&file, e, "remove this directory");

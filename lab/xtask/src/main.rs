@@ -15,6 +15,7 @@ mod corpus;
 mod damage;
 mod debian;
 mod document;
+mod engines;
 mod failure;
 mod fixtures;
 mod hook;
@@ -53,6 +54,11 @@ const VERBS: &[Verb] = &[
         name: "checker",
         usage: "verify|judge [--sample N] [--from N] [--step N]  leave out each condition and statement of a checker in turn, and print those after which it notices the same N mutants of each operator",
         run: checker::run,
+    },
+    Verb {
+        name: "engines",
+        usage: "fetch QEMU with plugins out of Debian's packages into the same cache, for `tramptool check --engine qemu` and `--enforce`",
+        run: engines::run,
     },
     Verb {
         name: "fixtures",

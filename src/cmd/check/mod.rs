@@ -18,6 +18,7 @@ use tool::settings::{self, parse_u64};
 use crate::cmd::check::running::RunningArgs;
 use crate::cmd::report::ReportArgs;
 use crate::cmd::shared::args::ProfileArg;
+use crate::cmd::shared::engine::EngineArgs;
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
@@ -68,6 +69,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "yes|no", value_parser = BoolishValueParser::new())]
     pub closely: Option<bool>,
     #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
     foreign: ForeignArgs,
     #[command(flatten)]
     running: RunningArgs,
@@ -92,7 +95,7 @@ pub struct CheckArgs {
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
         "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
-        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "kernel_build", "running", "kcore", "kallsyms", "btf"])]
+        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "kernel_build", "running", "kcore", "kallsyms", "btf", "engine", "enforce"])]
     pub sites: bool,
     #[command(flatten)]
     pub report: ReportArgs,
@@ -114,6 +117,7 @@ Examples:
   tramptool check --expect known.toml --kselftest --format ktap
   tramptool check --arch riscv64 --format junit -o riscv64.xml
   tramptool check --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc
+  tramptool check --enforce --arch arm64
   tramptool check --running
   tramptool check --kcore kcore.elf --kallsyms kallsyms.txt --btf vmlinux.btf
   tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
@@ -152,10 +156,12 @@ fn expectations(path: &Path) -> Result<Expectations> {
 fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
     no_files(&args.trampolines)?;
     let contract = args.foreign.contract(&args.profile)?;
-    let suites = match (args.running.suites()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?) {
+    let mut suites = match (args.running.suites()?, args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?)
+    {
         (Some(suites), _) | (None, Some(suites)) => suites,
         (None, None) => generated(args)?,
     };
+    args.engine.run(&mut suites);
     let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
     let filter = Filter {
         trampolines: tool::request::known_trampolines(
@@ -174,7 +180,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), sources };
-    let _threads = args.sandbox.enter(args.report.output())?;
+    let _threads = args.sandbox.enter_with(args.engine.chosen(), args.report.output())?;
     let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
     if report.scenarios == 0 && filter.chosen() {
         return Err(Error::new(

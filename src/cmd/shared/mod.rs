@@ -2,6 +2,8 @@
 
 pub mod args;
 pub mod compressed;
+#[cfg(feature = "judge")]
+pub mod engine;
 pub mod exit;
 #[cfg(feature = "judge")]
 pub mod foreign;

@@ -6,10 +6,14 @@ use std::thread::available_parallelism;
 use codegen::words::error::{Error, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// As many as there are CPUs for them; `RAYON_NUM_THREADS` says otherwise.
+/// As many as `RAYON_NUM_THREADS` says, if it says so.
+pub fn stated() -> Option<usize> {
+    std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0)
+}
+
+/// As many as there are CPUs for them, or as are stated.
 pub fn wanted() -> usize {
-    let stated = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-    stated.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get))
+    stated().unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get))
 }
 
 /// Make the threads, before there is work. Where none can be made, the thread that asks does all of it, as long as it keeps what is

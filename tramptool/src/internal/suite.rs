@@ -593,6 +593,7 @@ pub fn suite_of_specs(backend: &'static dyn Backend, target: &Target, specs: &[S
         },
         notes,
         written: BTreeMap::new(),
+        engine: emu_tests::Emulator::default(),
         poke: BY_THE_PROFILE,
     })
 }

@@ -190,6 +190,7 @@ impl Trace {
         let (kept, flags_kept) = contract.map_or((RegSet::EMPTY, true), |c| (c.kept, c.flags_kept));
         let state = &mut self.state;
         state.sites_seen += 1;
+        state.sites_from.push(parent);
         state.stack.begin(sp);
         if let (Some(registers), true) = (self.registers, is_shadow) {
             // It has the return address to itself, which a call may have written there.

@@ -21,6 +21,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use codegen::arch::bare::Guard;
 use codegen::arch::site::Site;
 use codegen::ask::spec::Kind;
 use codegen::contract::Contract;
@@ -115,6 +116,8 @@ pub(crate) struct Trace {
     /// What the unwind table says.
     pub table: Option<Rc<Table>>,
     pub enabled: bool,
+    /// What the engine enforces.
+    pub enforced: &'static [Guard],
     /// Accesses to the stack are seen.
     pub watched: bool,
     /// What it calls has to do something even where nothing is checked: nothing would go on without.
@@ -363,6 +366,7 @@ impl Trace {
         if !self.enabled {
             return;
         }
+        self.went_on();
         if self.state.trampoline().is_some() {
             let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT, memory: self.memory.clone() };
             let (by, from) = (self.state.taken.take(), self.state.region);
@@ -375,6 +379,11 @@ impl Trace {
         self.check(self.at(Clause::P9, EXIT), Place::SitesEntered, 0, entered);
         self.check(self.at(Clause::P9, EXIT), Place::ReturnsUntold, 0, untold);
     }
+}
+
+/// The hook on what protects branches and returns.
+pub(crate) fn guarded(uc: &mut Uc, guard: Guard, pc: u64) -> bool {
+    uc.data_mut().as_deref_mut().is_none_or(|t| t.guarded(guard, pc))
 }
 
 /// The hook on every instruction.

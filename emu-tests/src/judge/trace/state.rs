@@ -6,6 +6,7 @@ use std::cell::Cell;
 use codegen::words::abi::{Reg, RegSet};
 
 use super::cells::Region;
+use super::finding::At;
 use super::stack::Stack;
 use crate::engine::flow::{ReturnStack, Taken};
 use crate::engine::registers::Snapshot;
@@ -126,6 +127,15 @@ pub(crate) struct Around {
     pub left: u64,
 }
 
+/// The end of an indirect branch, where an engine enforces pads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// It is asked whether there is a pad; here there is one, or there is none.
+    Due(At, bool),
+    /// The engine stopped the CPU at this instruction.
+    At(u64),
+}
+
 /// One run, so far.
 #[derive(Default, Debug)]
 pub(crate) struct State {
@@ -147,6 +157,8 @@ pub(crate) struct State {
     pub callbacks: u32,
     pub stack: Stack,
     pub returns: ReturnStack,
+    /// An indirect branch came where a pad is asked for, or an engine stopped one.
+    pub pad: Option<Stop>,
     /// The address that stands for the next one.
     pub came_by: Option<u64>,
     /// Instructions that are left until the run is called a loop.
@@ -158,6 +170,8 @@ pub(crate) struct State {
     /// Trampolines entered, as bits.
     pub entered: u64,
     pub sites_seen: u32,
+    /// Where their functions return to.
+    pub sites_from: Vec<u64>,
     /// Vector registers and control words hold what the run began with: nobody who may change them did, and no trampoline was
     /// found to have.
     pub untouched: bool,
@@ -197,12 +211,14 @@ impl State {
             callbacks,
             stack,
             returns,
+            pad,
             came_by,
             budget: left,
             one,
             stopped,
             entered,
             sites_seen,
+            sites_from,
             untouched,
             written,
             open,
@@ -214,6 +230,7 @@ impl State {
             moved,
             begun,
         } = self;
+        sites_from.clear();
         open.clear();
         moved.clear();
         activations.clear();
@@ -227,7 +244,7 @@ impl State {
         (*callbacks, *came_by, *left, *one, *stopped, *entered, *sites_seen) = (0, None, budget, false, false, 0, 0);
         (*untouched, *counted, *kept_to, *refills, *events) = (false, 0, 0, 0, 0);
         clock_reads.set(0);
-        *begun = None;
+        (*begun, *pad) = (None, None);
     }
 
     /// The last instruction was no branch, stored nothing that is still to be judged, and came from where it is; and in a

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
+use emu_tests::Emulator;
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use rayon::ThreadPool;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -55,6 +56,23 @@ impl SandboxArg {
             self.want("seccomp", filter::apply(socket))?;
         }
         threads::made(wanted)
+    }
+
+    /// The same for an engine that may run in processes of its own, which have the user's rights: there are no walls then.
+    ///
+    /// # Errors
+    /// As above, or walls have to be there.
+    pub fn enter_with(&self, engine: Emulator, file: Option<&Path>) -> Result<Option<ThreadPool>> {
+        match self.sandbox {
+            _ if !engine.is_outside() => self.enter(file),
+            Sandbox::On => Err(Error::new(format!(
+                "--sandbox on: {engine} runs code in processes with your rights; valid: --sandbox auto or off, --engine unicorn"
+            ))),
+            // Each thread has a CPU of the engine beside it, and waits for that most of the time.
+            Sandbox::Auto | Sandbox::Off => {
+                threads::made(threads::stated().unwrap_or_else(|| threads::wanted().div_ceil(2)))
+            }
+        }
     }
 
     /// A wall that the system does not have is missing, unless it must be there. One that cannot be built is trouble.

@@ -1,0 +1,131 @@
+//! arm64 on a bare machine of QEMU: Arm ARM D8 (translation, indirect permissions), D8.4 (BTI), D11 (GCS), D8.10 (PAC).
+
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Exception, Guard, Page};
+use codegen::words::abi::Reg;
+
+use crate::regs::X9;
+
+/// At EL1: TCR2_EL1 is S3_0_C2_C0_3, PIR_EL1 S3_0_C10_C2_3, GCSCR_EL1 S3_0_C2_C5_0.
+const BOOT: Code = &[
+    (0x1000_0009, "adr x9, ."),
+    (0xa950_0520, "ldp x0, x1, [x9, #0x100]"),
+    (0xd518_a200, "msr mair_el1, x0"),
+    (0xd518_2041, "msr tcr_el1, x1"),
+    (0xa951_0520, "ldp x0, x1, [x9, #0x110]"),
+    (0xd518_2060, "msr s3_0_c2_c0_3, x0"),
+    (0xd518_a261, "msr s3_0_c10_c2_3, x1"),
+    (0xa952_0520, "ldp x0, x1, [x9, #0x120]"),
+    (0xd518_2000, "msr ttbr0_el1, x0"),
+    (0xd518_2021, "msr ttbr1_el1, x1"),
+    (0xa953_0520, "ldp x0, x1, [x9, #0x130]"),
+    (0xd518_c000, "msr vbar_el1, x0"),
+    (0xd518_1041, "msr cpacr_el1, x1"),
+    (0xd503_3fdf, "isb"),
+    (0xd508_871f, "tlbi vmalle1"),
+    (0xd503_3f9f, "dsb sy"),
+    (0xa954_0520, "ldp x0, x1, [x9, #0x140]"),
+    (0xd518_1000, "msr sctlr_el1, x0"),
+    (0xd503_3fdf, "isb"),
+    (0xf940_a920, "ldr x0, [x9, #0x150]"),
+    (0xd518_2500, "msr s3_0_c2_c5_0, x0"),
+    (0xd503_3fdf, "isb"),
+    (0xd61f_0020, "br x1"),
+];
+
+/// Where a CPU waits.
+const STUB: Code = &[(0xd503_24df, "bti jc"), (0xd503_201f, "nop"), (0x17ff_fffe, "b . - 8")];
+
+/// Sets `tpidr_el0`.
+const SET_EL0: Code = &[(0xd51b_d040, "msr tpidr_el0, x0"), (0x17ff_fff0, "b . - 0x40")];
+
+/// Sets `tpidr_el1`.
+const SET_EL1: Code = &[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_ffec, "b . - 0x50")];
+
+/// Sets GCSPR_EL1.
+const SET_GCS: Code = &[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")];
+
+/// Calls by X9, which leaves BTYPE 2.
+const CALL: Code = &[(0xd63f_0120, "blr x9")];
+
+/// Where exceptions come to: VBAR_EL1 + 0x200.
+const TRAP: Code = &[(0xd503_201f, "nop"), (0xd69f_03e0, "eret")];
+
+/// TCR_EL1: 48 bits and pages of 4 KiB in both halves, shared and cached; physical addresses of 40 bits.
+const TCR: u64 = 16 | 16 << 16 | 2 << 30 | 2 << 32 | (3 << 12 | 5 << 8) | (3 << 28 | 5 << 24);
+/// TCR2_EL1.PIE.
+const TCR2: u64 = 1 << 1;
+/// PIR_EL1: 0 is for all, 1 a guarded control stack, 4 without instructions.
+const PIR: u64 = 0xe | 0x9 << 4 | 0xc << 16;
+/// SCTLR_EL1: M, C, I, and the bits that are set.
+const SCTLR: u64 = 0x30d0_0800 | 1 | 1 << 2 | 1 << 12;
+/// SCTLR_EL1: BT1 and EnIA.
+const PROTECTED: u64 = 1 << 36 | 1 << 31;
+/// GCSCR_EL1: PCRSEL, RVCHKEN, PUSHMEn.
+const GCSCR: u64 = 1 | 1 << 5 | 1 << 8;
+/// CPACR_EL1.FPEN.
+const CPACR: u64 = 3 << 20;
+
+/// The machine.
+pub const BARE: Option<&Bare> = Some(&Bare {
+    program: "qemu-system-aarch64",
+    // The machine has the description of its devices at the start of memory.
+    arguments: &["-M", "virt", "-cpu", "max,sve=off,sme=off"],
+    ram: 0x4000_0000,
+    start: 0x4020_0000,
+    starts_there: false,
+    boot: BOOT,
+    parameters: (0x100, parameters),
+    around: &[(0, STUB), (0x20, CALL), (0x40, SET_EL0), (0x50, SET_EL1), (0x60, SET_GCS), (0xa00, TRAP)],
+    park: 4,
+    trap: 0xa00,
+    calls: (0x20, X9),
+    setters: &[("tpidr_el0", 0x40), ("tpidr_el1", 0x50), ("GCSPR_EL1", 0x60)],
+    names: &[("tpidr_el0", "TPIDR_EL0"), ("tpidr_el1", "TPIDR_EL1")],
+    parts: &[("nzcv", "cpsr", 0xf000_0000)],
+    // All but BTYPE.
+    resumes: Some(("cpsr", "SPSR_EL1", 0xffff_f3ff)),
+    split: true,
+    table: |at| at | 3,
+    page,
+    syndrome: &["ESR_EL1", "ELR_EL1", "FAR_EL1"],
+    cause,
+    enforces: &[Guard::LandingPad, Guard::ShadowStack, Guard::Signed],
+    shadow_stack: "GCSPR_EL1",
+});
+
+fn parameters(boot: &Boot) -> Vec<u64> {
+    let (sctlr, gcscr) = if boot.enforced { (SCTLR | PROTECTED, GCSCR) } else { (SCTLR, 0) };
+    let [lower, upper] = boot.tables;
+    vec![0xff, TCR, TCR2, PIR, lower, upper, boot.around + 0x800, CPACR, sctlr, boot.around, gcscr]
+}
+
+/// A descriptor: valid, inner shareable, accessed. GP is bit 50, PIIndex bits 54, 53, 51 and 6.
+fn page(at: u64, page: Page) -> u64 {
+    let is = match page {
+        Page::Code => 0,
+        Page::Guarded => 1 << 50,
+        Page::Data => 1 << 53,
+        Page::ShadowStack => 1 << 6,
+    };
+    at | 3 | 3 << 8 | 1 << 10 | is
+}
+
+/// Arm ARM, ESR_EL1.EC.
+fn cause(registers: &[u64]) -> Exception {
+    let (syndrome, pc, at) = match registers {
+        [syndrome, pc, at, ..] => (*syndrome, *pc, *at),
+        _ => (u64::MAX, 0, 0),
+    };
+    let why = match syndrome >> 26 & 0x3f {
+        0x00 | 0x15 | 0x3c => Cause::Breakpoint,
+        0x0d => Cause::Guard(Guard::LandingPad),
+        0x1c => Cause::Guard(Guard::Signed),
+        0x21 | 0x22 => Cause::Fetch,
+        0x25 | 0x26 => Cause::Access,
+        0x2d => Cause::Guard(Guard::ShadowStack),
+        class => Cause::Other(class),
+    };
+    // ISS of a GCS data check: Rn.
+    let returns_to = matches!(why, Cause::Guard(Guard::ShadowStack)).then_some(Reg((syndrome >> 5 & 0x1f) as u8));
+    Exception { why, pc, at, returns_to }
+}

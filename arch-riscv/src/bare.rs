@@ -1,0 +1,114 @@
+//! riscv64 on a bare machine of QEMU: RISC-V privileged manual, "Supervisor-Level ISA", "Sv48", "Zicfilp", "Zicfiss".
+
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Exception, Guard, Page};
+
+use crate::regs::T1;
+
+/// In machine mode: all memory and all exceptions are the supervisor's.
+const BOOT: Code = &[
+    (0x0000_0f97, "auipc t6, 0"),
+    (0xfff0_0293, "li t0, -1"),
+    (0x3b02_9073, "csrw pmpaddr0, t0"),
+    (0x01f0_0293, "li t0, 31"),
+    (0x3a02_9073, "csrw pmpcfg0, t0"),
+    (0xfff0_0293, "li t0, -1"),
+    (0x3022_9073, "csrw medeleg, t0"),
+    (0x3062_9073, "csrw mcounteren, t0"),
+    (0x1062_9073, "csrw scounteren, t0"),
+    (0x700f_b283, "ld t0, 0x700(t6)"),
+    (0x30a2_9073, "csrw menvcfg, t0"),
+    (0x708f_b283, "ld t0, 0x708(t6)"),
+    (0x1802_9073, "csrw satp, t0"),
+    (0x710f_b283, "ld t0, 0x710(t6)"),
+    (0x1052_9073, "csrw stvec, t0"),
+    (0x718f_b283, "ld t0, 0x718(t6)"),
+    (0x3002_9073, "csrw mstatus, t0"),
+    (0x720f_b283, "ld t0, 0x720(t6)"),
+    (0x3412_9073, "csrw mepc, t0"),
+    (0x3020_0073, "mret"),
+];
+
+/// Where a CPU waits: LPAD with label 0, which is this AUIPC.
+const STUB: Code = &[(0x0000_0017, "auipc zero, 0"), (0x0000_0013, "nop"), (0xff9f_f06f, "j . - 8")];
+
+/// Sets `ssp`.
+const SET_SSP: Code = &[(0x0115_1073, "csrw 0x011, a0"), (0xfc1f_f06f, "j . - 0x40")];
+
+/// Calls by t1, which expects a landing pad.
+const CALL: Code = &[(0x0003_00e7, "jalr t1")];
+
+/// Where exceptions come to.
+const TRAP: Code = &[(0x0000_0013, "nop"), (0x1020_0073, "sret")];
+
+/// MSTATUS: MPP is supervisor mode, FS is dirty.
+const MSTATUS: u64 = 1 << 11 | 3 << 13;
+/// MENVCFG: LPE and SSE.
+const PROTECTED: u64 = 1 << 2 | 1 << 3;
+/// SATP.MODE: Sv48.
+const SV48: u64 = 9 << 60;
+/// Bits of page table entries: V; R, W, X; A and D.
+const V: u64 = 1;
+const R: u64 = 1 << 1;
+const W: u64 = 1 << 2;
+const X: u64 = 1 << 3;
+const USED: u64 = 3 << 6;
+
+/// The machine.
+pub const BARE: Option<&Bare> = Some(&Bare {
+    program: "qemu-system-riscv64",
+    arguments: &["-M", "virt", "-cpu", "max", "-bios", "none"],
+    ram: 0x8000_0000,
+    start: 0x8000_0000,
+    starts_there: true,
+    boot: BOOT,
+    parameters: (0x700, parameters),
+    around: &[(0, STUB), (0x20, CALL), (0x40, SET_SSP), (0x100, TRAP)],
+    park: 4,
+    trap: 0x100,
+    calls: (0x20, T1),
+    setters: &[("ssp", 0x40)],
+    names: &[("s0", "fp")],
+    parts: &[],
+    resumes: None,
+    split: false,
+    table: |at| at >> 2 | V,
+    page,
+    syndrome: &["scause", "sepc", "stval"],
+    cause,
+    enforces: &[Guard::LandingPad, Guard::Checked],
+    shadow_stack: "ssp",
+});
+
+fn parameters(boot: &Boot) -> Vec<u64> {
+    let protected = if boot.enforced { PROTECTED } else { 0 };
+    let satp = SV48 | boot.tables[0] >> 12;
+    vec![protected, satp, boot.around + 0x100, MSTATUS, boot.around]
+}
+
+/// A page table entry.
+fn page(at: u64, page: Page) -> u64 {
+    let may = match page {
+        Page::Code | Page::Guarded => R | W | X,
+        Page::Data => R | W,
+        Page::ShadowStack => W,
+    };
+    at >> 2 | V | may | USED
+}
+
+/// "Machine Cause Register"; "Software check" of Zicfilp and Zicfiss.
+fn cause(registers: &[u64]) -> Exception {
+    let (number, pc, at) = match registers {
+        [number, pc, at, ..] => (*number, *pc, *at),
+        _ => (u64::MAX, 0, 0),
+    };
+    let why = match (number, at) {
+        (0 | 1 | 12, _) => Cause::Fetch,
+        (2 | 3 | 8 | 9, _) => Cause::Breakpoint,
+        (4..=7 | 13 | 15, _) => Cause::Access,
+        (18, 2) => Cause::Guard(Guard::LandingPad),
+        (18, 3) => Cause::Guard(Guard::Checked),
+        _ => Cause::Other(number),
+    };
+    // SSPOPCHK names the register, and no trampoline has one.
+    Exception { why, pc, at, returns_to: None }
+}

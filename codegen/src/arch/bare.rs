@@ -1,0 +1,122 @@
+//! An architecture's data for a bare machine of QEMU, `qemu-system-*`: a machine without firmware and system, on which a few
+//! instructions of ours turn on translation of addresses, and what protects branches and returns.
+
+use crate::words::abi::Reg;
+
+/// Code of ours, with its text as GNU as takes it.
+pub type Code = &'static [(u32, &'static str)];
+
+/// What runs on the machine before anything else, and around it.
+#[derive(Debug)]
+pub struct Bare {
+    /// The program.
+    pub program: &'static str,
+    /// Its arguments for the machine and the CPU.
+    pub arguments: &'static [&'static str],
+    /// The physical address of the first byte of memory.
+    pub ram: u64,
+    /// The physical address where the CPU begins. The page there, and the one behind it, have the same virtual address.
+    pub start: u64,
+    /// The CPU begins here by itself; otherwise QEMU has to be told.
+    pub starts_there: bool,
+    /// Reads [`Bare::parameters`], sets the CPU up, and goes to [`Bare::park`].
+    pub boot: Code,
+    /// What `boot` reads: where it is from `start` on, and its words.
+    pub parameters: (u64, fn(&Boot) -> Vec<u64>),
+    /// The code of the second page, each with its offset there. At 0 is a landing pad for any branch.
+    pub around: &'static [(u64, Code)],
+    /// The offset in the second page of an instruction where a CPU waits, behind the landing pad.
+    pub park: u64,
+    /// The offset in the second page of the instruction that each exception comes to. Behind it is the return.
+    pub trap: u64,
+    /// The offset in the second page of a call by a register, and that register.
+    pub calls: (u64, Reg),
+    /// Registers that the guest's own code has to set: each with the offset in the second page of code that sets it from the first
+    /// general register of results, and goes to wait.
+    pub setters: &'static [(&'static str, u64)],
+    /// QEMU's names of registers that have another one here, ours first.
+    pub names: &'static [(&'static str, &'static str)],
+    /// The register that has a part of another one of ours, and which part.
+    pub parts: &'static [(&'static str, &'static str, u64)],
+    /// What a stopped CPU takes over from another register, and which bits of that: its state before an exception.
+    pub resumes: Option<(&'static str, &'static str, u64)>,
+    /// The upper half of addresses has tables of its own.
+    pub split: bool,
+    /// An entry of a page table that leads to another table.
+    pub table: fn(u64) -> u64,
+    /// An entry of a page table for a page.
+    pub page: fn(u64, Page) -> u64,
+    /// Registers that say why an exception came.
+    pub syndrome: &'static [&'static str],
+    /// What they say.
+    pub cause: fn(&[u64]) -> Exception,
+    /// What the CPU can enforce.
+    pub enforces: &'static [Guard],
+    /// The register with the address of the topmost entry of the shadow stack, which grows down.
+    pub shadow_stack: &'static str,
+}
+
+/// How the machine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// The physical addresses of the page tables, for the lower and the upper half of addresses.
+    pub tables: [u64; 2],
+    /// The address of the second page.
+    pub around: u64,
+    /// What is enforced.
+    pub enforced: bool,
+}
+
+/// What a page is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Page {
+    /// Loads, stores and instructions.
+    Code,
+    /// The same, and indirect branches come to landing pads only.
+    Guarded,
+    /// Loads and stores.
+    Data,
+    /// Return addresses that calls and returns alone change.
+    ShadowStack,
+}
+
+/// A protection of branches or returns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Guard {
+    /// Indirect branches come to landing pads only.
+    LandingPad,
+    /// A return goes behind its call: calls and returns keep a stack of their own.
+    ShadowStack,
+    /// The same, where instructions ask for it.
+    Checked,
+    /// A signed return address is as it was signed.
+    Signed,
+}
+
+/// Why an exception came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exception {
+    /// The reason.
+    pub why: Cause,
+    /// The instruction.
+    pub pc: u64,
+    /// The address that it was about; 0 if there is none.
+    pub at: u64,
+    /// The register with the return address, where a shadow stack has another one.
+    pub returns_to: Option<Reg>,
+}
+
+/// The reason of an exception.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// An instruction is nowhere, or where none may be.
+    Fetch,
+    /// A load or store is where there is no memory for it.
+    Access,
+    /// A breakpoint, a system call, or an instruction that does not exist.
+    Breakpoint,
+    /// A protection.
+    Guard(Guard),
+    /// Another one, by the manual's number.
+    Other(u64),
+}

@@ -1,0 +1,412 @@
+//! A process of QEMU, the memory of its guest, and the page tables there.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::env;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use codegen::arch::bare::{Bare, Boot, Page};
+use codegen::words::error::{Error, Result};
+use link::PAGE;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::FdFlags;
+
+use super::shared::{BATCH, DATA, Message, Shared};
+
+/// Bytes of the guest's memory, of which the system gives what is touched. At its end QEMU has a description of the machine.
+const RAM: u64 = 1 << 30;
+const LAST: u64 = 32 << 20;
+/// The longest that a CPU may take for its turn.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of what a process says that are read.
+const MOST_WORDS: u64 = 4096;
+/// The plugin.
+const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
+/// The directory with QEMU's programs.
+const WHERE: &str = "TRAMPTOOL_QEMU";
+
+/// What the CPU says, and what it is told. `plugin.c` has the same numbers.
+pub(super) const PARKED: u64 = 1;
+pub(super) const INSTRUCTION: u64 = 2;
+pub(super) const ACCESS: u64 = 3;
+pub(super) const TRAPPED: u64 = 4;
+pub(super) const ENDED: u64 = 5;
+const READ: u64 = 1;
+const WRITE: u64 = 2;
+const CODE: u64 = 3;
+pub(super) const GO_ON: u64 = 4;
+pub(super) const GO: u64 = 5;
+pub(super) const STOP: u64 = 6;
+pub(super) const RUN: u64 = 7;
+pub(super) const BACK: u64 = 8;
+
+/// A bare machine.
+pub(crate) struct Machine {
+    pub(super) bare: &'static Bare,
+    pub(super) enforced: bool,
+    message: Shared,
+    ram: Shared,
+    /// The first byte of memory that nobody has, from `Bare::ram` on.
+    free: Cell<u64>,
+    /// The pages that are there: virtual to physical.
+    pages: RefCell<HashMap<u64, u64>>,
+    tables: [u64; 2],
+    /// Where the entry of a table leads: to another one.
+    next: RefCell<HashMap<u64, u64>>,
+    process: RefCell<Child>,
+    /// Why it is gone.
+    gone: OnceCell<String>,
+    /// Registers by QEMU's name.
+    registers: OnceCell<HashMap<String, u32>>,
+}
+
+/// The program: in the directory that the environment names, or anywhere.
+fn program(bare: &Bare) -> PathBuf {
+    env::var_os(WHERE).map_or_else(|| PathBuf::from(bare.program), |dir| PathBuf::from(dir).join(bare.program))
+}
+
+/// What a process said at its end.
+fn last_words(process: &mut Child) -> String {
+    let mut said = Vec::new();
+    if let Some(stderr) = &mut process.stderr {
+        // Without words it has ended all the same.
+        let _ = stderr.take(MOST_WORDS).read_to_end(&mut said);
+    }
+    let said = String::from_utf8_lossy(&said).into_owned();
+    said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
+}
+
+/// Why QEMU cannot be had, and what helps.
+fn missing(bare: &Bare, why: &str) -> Error {
+    let program = program(bare);
+    Error::new(format!(
+        "{}: {why}; QEMU 11.1 or later with plugins is wanted: `cargo xtask engines` fetches Debian's, and {WHERE} is to name its directory",
+        program.display()
+    ))
+}
+
+/// The version of the program.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn version(bare: &Bare) -> Result<String> {
+    let run = Command::new(program(bare)).arg("--version").stdin(Stdio::null()).output();
+    let said = run.map_err(|e| missing(bare, &e.to_string()))?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let version = said.split_whitespace().skip_while(|word| *word != "version").nth(1);
+    version.map(str::to_owned).ok_or_else(|| missing(bare, "does not say its version"))
+}
+
+impl Machine {
+    /// Start QEMU.
+    ///
+    /// # Errors
+    /// It is not there, is too old, or does not start.
+    pub fn start(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
+        let (message_file, message) = Shared::new("tramptool-message", Message::SIZE)?;
+        let (ram_file, ram) = Shared::new("tramptool-ram", RAM as usize)?;
+        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: the plugin for QEMU: {e}"));
+        let plugin = memfd_create("tramptool-plugin", MemfdFlags::CLOEXEC).map_err(failed)?;
+        let mut rest = PLUGIN;
+        while !rest.is_empty() {
+            let written = rustix::io::write(&plugin, rest).map_err(failed)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        let files = [&message_file, &ram_file, &plugin];
+        let first = bare.start - bare.ram + 2 * PAGE;
+        let tables = [first, first + PAGE];
+        let around = bare.start + PAGE;
+        let setup = Boot { tables: tables.map(|table| bare.ram + table), around, enforced };
+        put_boot(bare, &ram, &setup)?;
+        let start = message.message().ok_or_else(|| Error::new("emulator: no room for messages"))?;
+        start.park.set(around + bare.park);
+        start.stub.set(around);
+        start.trap.set(around + bare.trap);
+        start.begin();
+        let process = spawn(bare, files)?;
+        let machine = Machine {
+            bare,
+            enforced,
+            message,
+            ram,
+            free: Cell::new(first + 2 * PAGE),
+            pages: RefCell::default(),
+            tables,
+            next: RefCell::default(),
+            process: RefCell::new(process),
+            gone: OnceCell::new(),
+            registers: OnceCell::new(),
+        };
+        for page in [bare.start, around] {
+            machine.enter(page, page - bare.ram, Page::Code)?;
+        }
+        machine.wait().map_err(|e| missing(bare, &e.to_string()))?;
+        let message = machine.message()?;
+        if message.bytes_of_this.get() != size_of::<Message>() as u64 {
+            return Err(Error::new("emulator: plugin and tool have different messages; build both anew"));
+        }
+        let names = message.names();
+        let numbers = names.into_iter().zip(0..).collect();
+        let _ = machine.registers.set(numbers);
+        Ok(Rc::new(machine))
+    }
+
+    /// The message, while it is our turn.
+    pub(super) fn message(&self) -> Result<&Message> {
+        match self.gone.get() {
+            Some(why) => Err(Error::new(why.clone())),
+            None => self.message.message().ok_or_else(|| Error::new("emulator: no room for messages")),
+        }
+    }
+
+    /// Wait for our turn; returns what the CPU says.
+    ///
+    /// # Errors
+    /// The process is gone, or takes too long and is ended.
+    pub fn wait(&self) -> Result<u64> {
+        let message = self.message()?;
+        let since = Instant::now();
+        while !message.wait(Duration::from_millis(100)) {
+            let mut process = self.process.borrow_mut();
+            let why = match process.try_wait() {
+                Ok(Some(status)) => format!("QEMU ended: {status}{}", last_words(&mut process)),
+                Ok(None) if since.elapsed() < PATIENCE => continue,
+                _ => "QEMU does not answer".to_owned(),
+            };
+            let _ = process.kill();
+            return Err(Error::new(self.gone.get_or_init(|| why).clone()));
+        }
+        Ok(message.what.get())
+    }
+
+    /// Let the CPU go on, so.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn go(&self, how: u64) -> Result<()> {
+        let message = self.message()?;
+        message.what.set(how);
+        message.give();
+        Ok(())
+    }
+
+    /// Have something done that leaves the turn to us.
+    fn ask(&self, what: u64) -> Result<bool> {
+        self.go(what)?;
+        self.wait()?;
+        Ok(self.message()?.ok.get() != 0)
+    }
+
+    /// QEMU's number of a register.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.registers.get()?.get(name).copied()
+    }
+
+    /// Read registers: numbers and sizes in bytes. Their bytes are in the message, one behind the other.
+    ///
+    /// # Errors
+    /// The process is gone, or has not all of them.
+    pub fn read(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<&[Cell<u8>]> {
+        let (message, bytes) = (self.message()?, self.list(registers)?);
+        if !self.ask(READ)? {
+            return Err(Error::new("emulator: QEMU does not read a register"));
+        }
+        Ok(message.data.get(..bytes).unwrap_or_default())
+    }
+
+    /// Set registers: numbers and values.
+    ///
+    /// # Errors
+    /// The process is gone, or has not all of them.
+    pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])> + Clone) -> Result<()> {
+        let message = self.message()?;
+        self.list(registers.clone().map(|(number, value)| (number, value.len())))?;
+        message.data.iter().zip(registers.flat_map(|(_, value)| value)).for_each(|(to, from)| to.set(*from));
+        if self.ask(WRITE)? { Ok(()) } else { Err(Error::new("emulator: QEMU does not set a register")) }
+    }
+
+    /// Put a list of registers into the message; returns their bytes.
+    fn list(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<usize> {
+        let message = self.message()?;
+        let (mut count, mut bytes) = (0, 0);
+        for ((number, size), (id, at)) in registers.zip(message.ids.iter().zip(&message.sizes)) {
+            id.set(number);
+            at.set(size as u32);
+            count += 1;
+            bytes += size;
+        }
+        debug_assert!(count < BATCH && bytes <= DATA);
+        message.count.set(count as u64);
+        Ok(bytes)
+    }
+
+    /// A word of a register by QEMU's name.
+    ///
+    /// # Errors
+    /// There is none of that name, or the process is gone.
+    pub fn word(&self, name: &str) -> Result<u64> {
+        let number = self.number(name).ok_or_else(|| Error::new(format!("emulator: QEMU has no register {name}")))?;
+        let bytes = self.read(std::iter::once((number, 8)))?;
+        Ok(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get())))
+    }
+
+    /// Write code, which runs as it is then.
+    ///
+    /// # Errors
+    /// There is no memory, or the process is gone.
+    pub fn write_code(&self, at: u64, code: &[u8]) -> Result<()> {
+        let message = self.message()?;
+        for (at, piece) in (at..).step_by(DATA).zip(code.chunks(DATA)) {
+            message.at.set(at);
+            message.bytes.set(piece.len() as u64);
+            message.data.iter().zip(piece).for_each(|(to, from)| to.set(*from));
+            if !self.ask(CODE)? {
+                return Err(Error::new(format!("emulator: no memory for code at {at:#x}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory that nobody has had: where it begins.
+    fn take(&self, bytes: u64) -> Result<u64> {
+        let at = self.free.get();
+        let end = at.checked_add(bytes).filter(|end| *end <= RAM - LAST);
+        self.free.set(end.ok_or_else(|| Error::new("emulator: QEMU's guest has no more memory"))?);
+        Ok(at)
+    }
+
+    /// Have zeros in whole pages.
+    ///
+    /// # Errors
+    /// There is memory already, these are no pages, or no more is left.
+    pub fn map(&self, at: u64, bytes: u64, page: Page) -> Result<u64> {
+        let refused = |what| Error::new(format!("emulator: map {bytes:#x} bytes at {at:#x}: {what}"));
+        if !(at | bytes).is_multiple_of(PAGE) {
+            return Err(refused("these are no pages"));
+        }
+        let from = self.take(bytes)?;
+        let page = if self.enforced && page == Page::Code { Page::Guarded } else { page };
+        for offset in (0..bytes).step_by(PAGE as usize) {
+            let virt = at.checked_add(offset).ok_or_else(|| refused("it ends above all addresses"))?;
+            if self.pages.borrow().contains_key(&virt) {
+                return Err(refused("there is memory already"));
+            }
+            self.enter(virt, from + offset, page)?;
+        }
+        Ok(from)
+    }
+
+    /// Enter a page in the tables.
+    fn enter(&self, virt: u64, from: u64, page: Page) -> Result<()> {
+        let upper = virt as i64 >> 47;
+        if upper != 0 && upper != -1 {
+            return Err(Error::new(format!("emulator: QEMU's guest has no address {virt:#x}")));
+        }
+        let mut table = self.tables[usize::from(upper != 0 && self.bare.split)];
+        for shift in [39, 30, 21] {
+            let at = table + (virt >> shift & 0x1ff) * 8;
+            let known = self.next.borrow().get(&at).copied();
+            table = match known {
+                Some(next) => next,
+                None => {
+                    let next = self.take(PAGE)?;
+                    self.put(at, &(self.bare.table)(self.bare.ram + next).to_le_bytes());
+                    self.next.borrow_mut().insert(at, next);
+                    next
+                }
+            };
+        }
+        let entry = (self.bare.page)(self.bare.ram + from, page);
+        self.put(table + (virt >> 12 & 0x1ff) * 8, &entry.to_le_bytes());
+        self.pages.borrow_mut().insert(virt, from);
+        Ok(())
+    }
+
+    /// Bytes of the guest's memory, from its beginning on.
+    pub fn cells(&self, from: u64, bytes: usize) -> &[Cell<u8>] {
+        let from = from as usize;
+        self.ram.cells().get(from..from.saturating_add(bytes)).unwrap_or_default()
+    }
+
+    fn put(&self, from: u64, bytes: &[u8]) {
+        self.cells(from, bytes.len()).iter().zip(bytes).for_each(|(to, byte)| to.set(*byte));
+    }
+
+    /// The bytes at a virtual address, page by page; false if some are nowhere.
+    pub fn each(&self, at: u64, bytes: usize, mut work: impl FnMut(usize, &[Cell<u8>])) -> bool {
+        let pages = self.pages.borrow();
+        let mut done = 0;
+        while done < bytes {
+            let here = at.wrapping_add(done as u64);
+            let within = here % PAGE;
+            let size = (bytes - done).min((PAGE - within) as usize);
+            let Some(from) = pages.get(&(here - within)) else { return false };
+            work(done, self.cells(from + within, size));
+            done += size;
+        }
+        true
+    }
+
+    /// The address of the second page.
+    pub fn around(&self) -> u64 {
+        self.bare.start + PAGE
+    }
+
+    /// Is there a page?
+    pub fn has(&self, at: u64) -> bool {
+        self.pages.borrow().contains_key(&(at & !(PAGE - 1)))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let process = self.process.get_mut();
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+/// The first two pages.
+fn put_boot(bare: &Bare, ram: &Shared, setup: &Boot) -> Result<()> {
+    let start = bare.start - bare.ram;
+    let put = |at: u64, words: &mut dyn Iterator<Item = u8>| {
+        let cells = ram.cells().get(at as usize..(at + PAGE) as usize);
+        let cells = cells.ok_or_else(|| Error::new("emulator: QEMU's guest begins outside of its memory"))?;
+        cells.iter().zip(words).for_each(|(to, byte)| to.set(byte));
+        Ok::<(), Error>(())
+    };
+    put(start, &mut bare.boot.iter().flat_map(|(word, _)| word.to_le_bytes()))?;
+    let (at, parameters) = bare.parameters;
+    put(start + at, &mut parameters(setup).into_iter().flat_map(u64::to_le_bytes))?;
+    for (at, code) in bare.around {
+        put(start + PAGE + at, &mut code.iter().flat_map(|(word, _)| word.to_le_bytes()))?;
+    }
+    Ok(())
+}
+
+/// Start the process, which inherits these files: messages, memory, plugin.
+fn spawn(bare: &'static Bare, files: [&OwnedFd; 3]) -> Result<Child> {
+    let [message, ram, plugin] = files.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let mut command = Command::new(program(bare));
+    command.args(bare.arguments).args(["-machine", "memory-backend=ram", "-m"]).arg(format!("{}M", RAM >> 20));
+    command.arg("-object").arg(format!("memory-backend-file,id=ram,size={RAM},mem-path={ram},share=on"));
+    command.args(["-nodefaults", "-net", "none", "-display", "none", "-monitor", "none", "-serial", "none"]);
+    command.arg("-plugin").arg(format!("{plugin},shared={message}"));
+    if !bare.starts_there {
+        command.arg("-device").arg(format!("loader,addr={:#x},cpu-num=0", bare.start));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let inherit = |flags: FdFlags| {
+        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: files of QEMU: {e}"));
+        files.iter().try_for_each(|file| rustix::io::fcntl_setfd(file, flags).map_err(failed))
+    };
+    inherit(FdFlags::empty())?;
+    let child = command.spawn().map_err(|e| missing(bare, &e.to_string()));
+    inherit(FdFlags::CLOEXEC)?;
+    child
+}

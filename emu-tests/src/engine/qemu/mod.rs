@@ -1,0 +1,501 @@
+//! QEMU as an [`Engine`]: a process of its own, with a bare machine that enforces what today's CPUs do.
+//!
+//! `machine.rs` has the process and the guest's memory, `shared.rs` what both processes share, `plugin.c` the side of QEMU;
+//! `register.rs` says where registers are, and `hooks.rs` who is asked.
+
+mod hooks;
+mod machine;
+mod register;
+mod shared;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use codegen::arch::bare::{Cause, Exception, Guard, Page};
+use codegen::arch::patch::Write;
+use codegen::backend::Backend;
+use codegen::words::error::{Error, Result};
+
+use super::interface::{
+    Access, Accesses, Cpu, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap, Why,
+};
+use super::registers::{Besides, Registers, Snapshot};
+use hooks::{AccessHook, Hooks, kept};
+use machine::{ACCESS, BACK, ENDED, GO, GO_ON, INSTRUCTION, PARKED, RUN, STOP, TRAPPED};
+pub(crate) use machine::{Machine, version};
+use register::{Place, place, places, word};
+use shared::RANGES;
+
+/// An engine.
+pub(super) struct Qemu<D> {
+    machine: Rc<Machine>,
+    places: HashMap<i32, Place>,
+    /// The first general register of results, by which setters take their value.
+    given: Place,
+    data: D,
+    pc: u64,
+    /// What the hook that runs has asked for.
+    wanted: u64,
+    hooks: Hooks<D>,
+    /// An instruction that is met again, since a hook let it go on: it has been looked at.
+    again: Option<u64>,
+    /// The instruction that hooks looked at last.
+    seen: u64,
+    /// The CPU goes on there by way of where it waits, which has a landing pad: whatever branch it came by, it expects none then.
+    detour: Option<u64>,
+    link: Option<Place>,
+    /// The pointer of the shadow stack, where there is one.
+    pointer: Option<Place>,
+    general: Vec<Place>,
+}
+
+/// The shadow stack: its pages, and the entry of the function that runs, with room on both sides.
+const SHADOW_STACK: u64 = 0x67_91d5_0000;
+const SHADOW_SIZE: u64 = 0x2000;
+const SHADOW_TOP: u64 = SHADOW_STACK + SHADOW_SIZE / 2;
+
+/// An engine on a machine.
+///
+/// # Errors
+/// QEMU names registers differently.
+pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, data: D) -> Result<Qemu<D>> {
+    let places = places(backend, machine)?;
+    let abi = &backend.facts().abi;
+    let first = abi.rets.first().and_then(|reg| places.get(&abi.regs[usize::from(reg.0)].emu)).copied();
+    let link = abi.link.and_then(|reg| places.get(&abi.regs[usize::from(reg.0)].emu)).copied();
+    let general = abi.regs.iter().filter_map(|reg| places.get(&reg.emu).copied()).collect();
+    let pointer = match machine.enforced {
+        true => {
+            machine.map(SHADOW_STACK, SHADOW_SIZE, Page::ShadowStack)?;
+            Some(place(machine, machine.bare.shadow_stack, 8)?)
+        }
+        false => None,
+    };
+    Ok(Qemu {
+        machine: Rc::clone(machine),
+        places,
+        given: first.ok_or_else(|| Error::new("emulator: no register for results"))?,
+        data,
+        pc: 0,
+        wanted: GO_ON,
+        hooks: Hooks::default(),
+        again: None,
+        seen: 0,
+        detour: None,
+        link,
+        pointer,
+        general,
+    })
+}
+
+impl<D: 'static> Qemu<D> {
+    fn place(&self, register: i32) -> Result<Place> {
+        let place = self.places.get(&register).copied();
+        place.ok_or_else(|| Error::new(format!("emulator: QEMU has no register {register}")))
+    }
+
+    fn get(&self, place: Place) -> Result<u64> {
+        let found = word(self.machine.read(std::iter::once((place.number, place.bytes.min(8))))?);
+        Ok(place.mask.map_or(found, |mask| found & mask))
+    }
+
+    /// Set a register to a word. What a setter is needed for is set while the CPU waits.
+    fn put(&self, place: Place, value: u64) -> Result<()> {
+        let value = match place.mask {
+            Some(mask) => self.get(Place { mask: None, ..place })? & !mask | value & mask,
+            None => value,
+        };
+        let Some(setter) = place.setter else {
+            return self.machine.write(std::iter::once((place.number, &value.to_le_bytes()[..place.bytes.min(8)])));
+        };
+        if self.get(place)? == value {
+            return Ok(());
+        }
+        let kept = self.get(self.given)?;
+        self.put(self.given, value)?;
+        self.machine.message()?.from.set(self.machine.around() + setter);
+        self.machine.go(GO)?;
+        if self.machine.wait()? != PARKED {
+            return Err(Error::new("emulator: QEMU's guest does not wait after a register is set"));
+        }
+        self.put(self.given, kept)
+    }
+
+    /// Call hooks before an instruction; returns what they want.
+    fn at_instruction(&mut self, pc: u64, bytes: usize, block: usize) -> u64 {
+        (self.pc, self.wanted) = (pc, GO_ON);
+        if self.again.take() == Some(pc) {
+            return GO_ON;
+        }
+        self.seen = pc;
+        let blocks: Vec<_> = if block > 0 { self.hooks.blocks.clone() } else { Vec::new() };
+        for hook in blocks {
+            (hook.borrow_mut())(self as &mut Cpu<'_, D>, pc, block);
+        }
+        let mut next = 0;
+        while let Some((range, hook)) = self.hooks.instructions.get(next).filter(|_| self.wanted == GO_ON) {
+            if range.contains(&pc) {
+                let hook = Rc::clone(hook);
+                (hook.borrow_mut())(self as &mut Cpu<'_, D>, pc, bytes);
+            }
+            next += 1;
+        }
+        self.wanted
+    }
+
+    /// Call hooks after an access: words of 8 bytes, as the other engine has them.
+    fn at_access(&mut self, pc: u64, access: Access) -> u64 {
+        (self.pc, self.wanted) = (pc, GO_ON);
+        for from in (0..access.bytes).step_by(8) {
+            let (at, bytes) = (access.at.wrapping_add(from as u64), (access.bytes - from).min(8));
+            self.each_access(Access { at, bytes, ..access });
+        }
+        self.wanted
+    }
+
+    fn each_access(&mut self, access: Access) {
+        let mut next = 0;
+        while let Some(hook) = self.hooks.accesses.get(next) {
+            if hook.is_for(access) {
+                let hook = Rc::clone(&hook.hook);
+                (hook.borrow_mut())(self as &mut Cpu<'_, D>, access);
+            }
+            next += 1;
+        }
+    }
+
+    /// A protection stopped the CPU: a hook may let it go on.
+    fn at_guard(&mut self, guard: Guard, exception: &Exception) -> Result<bool> {
+        self.wanted = GO_ON;
+        let mut goes_on = false;
+        for hook in self.hooks.guards.clone() {
+            goes_on |= (hook.borrow_mut())(self as &mut Cpu<'_, D>, guard, exception.pc);
+        }
+        if !goes_on {
+            return Ok(false);
+        }
+        if guard == Guard::ShadowStack {
+            // The entry becomes the address that the return goes to.
+            let Some(place) = exception.returns_to.and_then(|reg| self.general.get(usize::from(reg.0))).copied() else {
+                return Ok(false);
+            };
+            let (at, to) = (self.machine.word(self.machine.bare.shadow_stack)?, self.get(place)?);
+            if !Engine::<D>::store(self, at, &to.to_le_bytes()) {
+                return Ok(false);
+            }
+        }
+        // An exception may come before hooks look at its instruction.
+        self.again = Some(exception.pc).filter(|pc| self.seen == *pc);
+        self.detour = Some(exception.pc);
+        Ok(true)
+    }
+
+    /// An exception: either a hook mends its reason, and says how the CPU goes on; or it ends the run.
+    fn at_exception(&mut self) -> Result<std::result::Result<u64, Trap>> {
+        let bare = self.machine.bare;
+        let registers = bare.syndrome.iter().map(|name| self.machine.word(name)).collect::<Result<Vec<_>>>()?;
+        let exception = (bare.cause)(&registers);
+        let Exception { why, pc, at, .. } = exception;
+        self.pc = pc;
+        if let Cause::Guard(guard) = why
+            && self.at_guard(guard, &exception)?
+        {
+            self.resume()?;
+            return Ok(Ok(STOP));
+        }
+        let hooks = match why {
+            Cause::Access => &self.hooks.missing_data,
+            Cause::Fetch => &self.hooks.missing_code,
+            _ => return Ok(Err(Trap { why: self.reason(why, pc), said: format!("{why:?}") })),
+        };
+        let hooks = hooks.clone();
+        self.wanted = GO_ON;
+        for hook in hooks {
+            if (hook.borrow_mut())(self as &mut Cpu<'_, D>, at) && self.wanted == GO_ON {
+                self.again = Some(pc).filter(|pc| self.seen == *pc);
+                return Ok(Ok(GO_ON));
+            }
+        }
+        Ok(Err(Trap { why: self.reason(why, pc), said: format!("{why:?}") }))
+    }
+
+    fn reason(&self, why: Cause, pc: u64) -> Why {
+        match why {
+            Cause::Breakpoint => Why::Breakpoint,
+            Cause::Access => Why::NoMemory,
+            Cause::Fetch if self.machine.has(pc) => Why::NotCode,
+            Cause::Fetch => Why::NoCode,
+            Cause::Guard(guard) => Why::Guard(guard),
+            Cause::Other(_) => Why::Other,
+        }
+    }
+
+    /// Run until the CPU waits again.
+    fn run_until_it_waits(&mut self, from: u64, until: u64, instructions: u64) -> Result<Option<Trap>> {
+        (self.again, self.seen, self.detour) = (None, 0, None);
+        self.call()?;
+        let machine = Rc::clone(&self.machine);
+        let message = machine.message()?;
+        self.hooks.tell(message);
+        message.from.set(from);
+        message.until.set(until);
+        message.budget.set(instructions);
+        machine.go(RUN)?;
+        let mut trapped = None;
+        loop {
+            let what = machine.wait()?;
+            let (pc, bytes) = (message.pc.get(), message.bytes.get() as usize);
+            let wanted = match what {
+                PARKED => match self.detour.take() {
+                    Some(pc) => {
+                        self.pc = pc;
+                        BACK
+                    }
+                    None => return Ok(trapped),
+                },
+                INSTRUCTION => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
+                ACCESS => {
+                    let (at, is_write) = (message.at.get(), message.is_write.get() != 0);
+                    self.at_access(pc, Access { at, bytes, is_write })
+                }
+                TRAPPED => match self.at_exception()? {
+                    Ok(wanted) => wanted,
+                    Err(trap) => {
+                        trapped = Some(trap);
+                        self.resume()?;
+                        STOP
+                    }
+                },
+                ENDED => {
+                    // After an access, the hook has said where.
+                    self.pc = pc;
+                    GO_ON
+                }
+                other => return Err(Error::new(format!("emulator: QEMU's plugin says {other}"))),
+            };
+            message.from.set(self.pc);
+            machine.go(wanted)?;
+        }
+    }
+
+    /// A run begins as a call does: the shadow stack has where it returns to.
+    fn call(&mut self) -> Result<()> {
+        let (Some(pointer), Some(link)) = (self.pointer, self.link) else { return Ok(()) };
+        let returns_to = self.get(link)?;
+        // What the last run left above it is no entry of this one.
+        let fresh: Vec<u8> = returns_to.to_le_bytes().into_iter().chain([0; 0x200]).collect();
+        if !Engine::<D>::store(self, SHADOW_TOP, &fresh) {
+            return Err(Error::new("emulator: QEMU's guest has no shadow stack"));
+        }
+        self.put(pointer, SHADOW_TOP)
+    }
+
+    /// The state before an exception is that of the CPU again.
+    fn resume(&self) -> Result<()> {
+        let Some((to, from, mask)) = self.machine.bare.resumes else { return Ok(()) };
+        let value = self.machine.word(from)? & mask;
+        let number =
+            self.machine.number(to).ok_or_else(|| Error::new(format!("emulator: QEMU has no register {to}")))?;
+        self.machine.write(std::iter::once((number, &value.to_le_bytes()[..4])))
+    }
+}
+
+impl<D: 'static> Engine<D> for Qemu<D> {
+    fn data(&self) -> &D {
+        &self.data
+    }
+
+    fn data_mut(&mut self) -> &mut D {
+        &mut self.data
+    }
+
+    fn read(&self, register: i32) -> Result<u64> {
+        self.get(self.place(register)?)
+    }
+
+    fn write(&mut self, register: i32, value: u64) -> Result<()> {
+        self.put(self.place(register)?, value)
+    }
+
+    fn read_bytes(&self, register: i32, to: &mut [u8]) -> Result<()> {
+        let place = self.place(register)?;
+        let found = self.machine.read(std::iter::once((place.number, to.len())))?;
+        to.iter_mut().zip(found).for_each(|(to, byte)| *to = byte.get());
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, register: i32, value: &[u8]) -> Result<()> {
+        let place = self.place(register)?;
+        self.machine.write(std::iter::once((place.number, value)))
+    }
+
+    fn snapshot(&self, registers: Registers, besides: Besides, to: &mut Snapshot) {
+        let Registers { machine, abi } = registers;
+        let flags = machine.flags.filter(|_| besides >= Besides::Flags).map(|(reg, _)| reg.id);
+        let control = machine.control.iter().filter(|_| besides >= Besides::Control).map(|word| word.reg.id);
+        let vectors = machine.vectors.iter().filter(|_| besides >= Besides::All).map(|reg| reg.id);
+        let all = abi.regs.iter().map(|reg| reg.emu).chain(flags).chain(control).chain(vectors);
+        let places: Vec<Place> = all.filter_map(|id| self.places.get(&id).copied()).collect();
+        let Ok(found) = self.machine.read(places.iter().map(|place| (place.number, place.bytes))) else { return };
+        let mut bytes = found;
+        let mut next = |size: usize| {
+            let (first, rest) = bytes.split_at_checked(size).unwrap_or_default();
+            bytes = rest;
+            first
+        };
+        to.gpr.iter_mut().zip(abi.regs).for_each(|(to, _)| *to = word(next(8)));
+        if flags.is_some() {
+            let mask = places.get(abi.regs.len()).and_then(|place| place.mask).unwrap_or(u64::MAX);
+            to.flags = word(next(8)) & mask;
+        }
+        if besides >= Besides::Control {
+            to.control.iter_mut().zip(machine.control).for_each(|(to, _)| *to = word(next(8)));
+        }
+        if besides >= Besides::All {
+            for (to, _) in to.vectors.iter_mut().zip(machine.vectors) {
+                to.iter_mut().zip(next(abi.vector_bytes)).for_each(|(to, byte)| *to = byte.get());
+            }
+        }
+    }
+
+    fn write_all(&mut self, registers: &[i32], values: &[u64]) {
+        let known = registers.iter().zip(values).filter_map(|(id, value)| Some((self.places.get(id).copied()?, value)));
+        let (plain, others): (Vec<_>, Vec<_>) =
+            known.partition(|(place, _)| place.mask.is_none() && place.setter.is_none());
+        let plain: Vec<(u32, [u8; 8])> =
+            plain.iter().map(|(place, value)| (place.number, value.to_le_bytes())).collect();
+        // Whoever asks next learns that the process is gone.
+        let _ = self.machine.write(plain.iter().map(|(number, value)| (*number, value.as_slice())));
+        for (place, value) in others {
+            let _ = self.put(place, *value);
+        }
+    }
+
+    fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    fn go(&mut self, pc: u64) {
+        self.pc = pc;
+        if self.wanted == GO_ON {
+            self.wanted = GO;
+        }
+    }
+
+    fn save(&self) -> Result<Saved> {
+        let mut all: Vec<(i32, Vec<u8>)> = Vec::new();
+        for (id, place) in &self.places {
+            let found = self.machine.read(std::iter::once((place.number, place.bytes)))?;
+            all.push((*id, found.iter().map(Cell::get).collect()));
+        }
+        Ok(Saved(Box::new(all)))
+    }
+
+    fn restore(&mut self, saved: &Saved) {
+        let Some(all) = saved.0.downcast_ref::<Vec<(i32, Vec<u8>)>>() else { return };
+        for (id, bytes) in all {
+            let Some(place) = self.places.get(id).copied() else { continue };
+            // Whoever asks next learns that the process is gone.
+            let _ = match bytes.as_slice().try_into() {
+                Ok(word) if place.mask.is_some() || place.setter.is_some() => self.put(place, u64::from_le_bytes(word)),
+                _ => self.machine.write(std::iter::once((place.number, bytes.as_slice()))),
+            };
+        }
+    }
+
+    fn map(&mut self, at: u64, bytes: u64, holds: Holds) -> Result<()> {
+        let page = if holds == Holds::Code { Page::Code } else { Page::Data };
+        self.machine.map(at, bytes, page).map(drop)
+    }
+
+    fn load(&self, at: u64, to: &mut [u8]) -> bool {
+        self.machine.each(at, to.len(), |from, cells| {
+            to.iter_mut().skip(from).zip(cells).for_each(|(to, cell)| *to = cell.get());
+        })
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) -> bool {
+        self.machine.each(at, bytes.len(), |from, cells| {
+            cells.iter().zip(bytes.iter().skip(from)).for_each(|(cell, byte)| cell.set(*byte));
+        })
+    }
+
+    fn write_code(&mut self, writes: &[Write]) -> Result<()> {
+        writes.iter().try_for_each(|write| self.machine.write_code(write.at, &write.bytes))
+    }
+
+    fn run_at_most(&mut self, from: u64, until: u64, instructions: usize) -> Ended {
+        let most = if instructions == 0 { u64::MAX } else { instructions as u64 };
+        match self.run_until_it_waits(from, until, most) {
+            Ok(None) => Ok(()),
+            Ok(Some(trap)) => Err(trap),
+            Err(e) => Err(Trap { why: Why::Other, said: e.to_string() }),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.wanted = STOP;
+    }
+
+    fn on_instructions(&mut self, at: RangeInclusive<u64>, hook: OnInstruction<D>) -> Result<()> {
+        self.hooks.instructions.push((at, kept(hook)));
+        Ok(())
+    }
+
+    fn on_blocks(&mut self, hook: OnInstruction<D>) -> Result<()> {
+        self.hooks.blocks.push(kept(hook));
+        Ok(())
+    }
+
+    fn on_accesses(&mut self, which: Accesses, at: RangeInclusive<u64>, hook: OnAccess<D>) -> Result<Hook> {
+        if self.hooks.accesses.len() == RANGES {
+            return Err(Error::new("emulator: QEMU's plugin has no room for another hook"));
+        }
+        let number = self.hooks.accesses.last().map_or(0, |last| last.number + 1);
+        self.hooks.accesses.push(AccessHook { number, which, at, hook: kept(hook) });
+        Ok(Hook(Box::new(number)))
+    }
+
+    fn on_missing_data(&mut self, hook: OnMissing<D>) -> Result<()> {
+        self.hooks.missing_data.push(kept(hook));
+        Ok(())
+    }
+
+    fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()> {
+        self.hooks.missing_code.push(kept(hook));
+        Ok(())
+    }
+
+    fn enforces(&self) -> &'static [Guard] {
+        if self.machine.enforced { self.machine.bare.enforces } else { &[] }
+    }
+
+    fn is_stopped_at(&mut self, entry: u64) -> Result<bool> {
+        let (offset, reg) = self.machine.bare.calls;
+        let place = self.general.get(usize::from(reg.0)).copied();
+        self.put(place.ok_or_else(|| Error::new("emulator: no register for an indirect call"))?, entry)?;
+        let hooks = std::mem::take(&mut self.hooks);
+        let ended = self.run_until_it_waits(self.machine.around() + offset, entry.wrapping_sub(1), 1);
+        self.hooks = hooks;
+        Ok(ended?.is_some_and(|trap| trap.why == Why::Guard(Guard::LandingPad)))
+    }
+
+    fn on_guard(&mut self, hook: OnGuard<D>) -> Result<()> {
+        self.hooks.guards.push(kept(hook));
+        Ok(())
+    }
+
+    fn unhook(&mut self, hook: Hook) -> Result<()> {
+        if let Some(number) = hook.0.downcast_ref::<usize>() {
+            self.hooks.accesses.retain(|hook| hook.number != *number);
+        }
+        Ok(())
+    }
+
+    fn translate_anew(&mut self) -> Result<()> {
+        // Hooks are looked for whenever an instruction runs.
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Where QEMU has the registers of our tables.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use codegen::backend::Backend;
+use codegen::words::error::{Error, Result};
+
+use super::machine::Machine;
+
+/// How a register of ours is had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// QEMU's number.
+    pub number: u32,
+    /// As many as ours has.
+    pub bytes: usize,
+    /// The bits of it that are ours, if not all.
+    pub mask: Option<u64>,
+    /// Where code is that sets it: QEMU does not.
+    pub setter: Option<u64>,
+}
+
+/// The value of little-endian bytes.
+pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
+}
+
+/// QEMU's place of a register.
+pub(super) fn place(machine: &Machine, name: &str, bytes: usize) -> Result<Place> {
+    let part = machine.bare.parts.iter().find(|(ours, ..)| *ours == name);
+    let renamed = machine.bare.names.iter().find(|(ours, _)| *ours == name);
+    let theirs = part.map(|(_, whole, _)| *whole).or(renamed.map(|(_, theirs)| *theirs)).unwrap_or(name);
+    let number = machine.number(theirs);
+    let number = number.ok_or_else(|| Error::new(format!("emulator: QEMU has no register {theirs}")))?;
+    let setter = machine.bare.setters.iter().find(|(set, _)| *set == name).map(|(_, at)| *at);
+    Ok(Place { number, bytes, mask: part.map(|(.., mask)| *mask), setter })
+}
+
+/// QEMU's places of our registers, by the numbers of our tables.
+pub(super) fn places(backend: &dyn Backend, machine: &Machine) -> Result<HashMap<i32, Place>> {
+    let (abi, all) = (&backend.facts().abi, backend.machine());
+    let general = abi.regs.iter().map(|reg| (reg.name, reg.emu, 8));
+    let vectors = all.vectors.iter().map(|reg| (reg.name, reg.id, abi.vector_bytes));
+    let words = all.control.iter().map(|word| word.reg).chain(all.flags.map(|(reg, _)| reg));
+    let words = words.chain(all.threads.iter().copied()).map(|reg| (reg.name, reg.id, 8));
+    let all = general.chain(vectors).chain(words);
+    all.map(|(name, id, bytes)| Ok((id, place(machine, name, bytes)?))).collect()
+}

@@ -1,0 +1,160 @@
+//! Memory that this process and QEMU's share: that of the guest, and messages between the two. `plugin.c` has the same layout.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use codegen::words::error::{Error, Result};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex::{Flags, Timespec, wait, wake};
+
+/// Whose turn it is.
+const JUDGE: u32 = 0;
+const CPU: u32 = 1;
+/// What a message has room for.
+pub(super) const RANGES: usize = 64;
+const REGISTERS: usize = 1024;
+const NAME: usize = 24;
+pub(super) const BATCH: usize = 128;
+pub(super) const DATA: usize = 1 << 16;
+/// How often it is looked whether it is our turn before this thread sleeps.
+const SPINS: u32 = 2_000;
+
+/// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
+#[repr(C)]
+pub(super) struct Range(pub [Cell<u64>; 4]);
+
+/// The message. Whoever does not have the turn leaves all of it alone.
+#[repr(C)]
+pub(super) struct Message {
+    turn: AtomicU32,
+    /// Who does not have the turn sleeps, and is to be woken.
+    sleeps: [AtomicU32; 2],
+    _aligned: Cell<u32>,
+    /// The plugin's size of the message.
+    pub bytes_of_this: Cell<u64>,
+    pub registers: Cell<u64>,
+    pub what: Cell<u64>,
+    pub pc: Cell<u64>,
+    pub bytes: Cell<u64>,
+    pub first_of_block: Cell<u64>,
+    pub at: Cell<u64>,
+    pub is_write: Cell<u64>,
+    pub ok: Cell<u64>,
+    pub park: Cell<u64>,
+    pub stub: Cell<u64>,
+    pub trap: Cell<u64>,
+    pub from: Cell<u64>,
+    pub until: Cell<u64>,
+    pub budget: Cell<u64>,
+    pub instructions: Cell<u64>,
+    pub accesses: Cell<u64>,
+    pub blocks: Cell<u64>,
+    pub instruction: [Range; RANGES],
+    pub access: [Range; RANGES],
+    pub count: Cell<u64>,
+    pub ids: [Cell<u32>; BATCH],
+    pub sizes: [Cell<u32>; BATCH],
+    names: [[Cell<u8>; NAME]; REGISTERS],
+    pub data: [Cell<u8>; DATA],
+}
+
+impl Message {
+    /// Bytes of it.
+    pub const SIZE: usize = size_of::<Message>().next_multiple_of(4096);
+
+    /// QEMU's names of registers, by number.
+    pub fn names(&self) -> Vec<String> {
+        let name = |name: &[Cell<u8>; NAME]| {
+            let bytes: Vec<u8> = name.iter().map(Cell::get).take_while(|byte| *byte != 0).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        self.names.iter().take(self.registers.get() as usize).map(name).collect()
+    }
+
+    /// It is the CPU's turn from the beginning on: it has a message when it waits.
+    pub fn begin(&self) {
+        self.turn.store(CPU, Ordering::SeqCst);
+    }
+
+    /// Let the CPU have its turn.
+    pub fn give(&self) {
+        self.turn.store(CPU, Ordering::SeqCst);
+        if self.sleeps[1].load(Ordering::SeqCst) != 0 {
+            // It may have been woken already.
+            let _ = wake(&self.turn, Flags::empty(), 1);
+        }
+    }
+
+    /// Wait for ours, at most about so long: has it come?
+    pub fn wait(&self, most: Duration) -> bool {
+        for _ in 0..SPINS {
+            if self.turn.load(Ordering::SeqCst) == JUDGE {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        self.sleeps[0].store(1, Ordering::SeqCst);
+        // It is looked again, whatever ended the sleep.
+        let _ = wait(&self.turn, Flags::empty(), CPU, Some(&most));
+        self.sleeps[0].store(0, Ordering::SeqCst);
+        self.turn.load(Ordering::SeqCst) == JUDGE
+    }
+}
+
+/// Memory of both processes.
+pub(super) struct Shared {
+    at: NonNull<c_void>,
+    size: usize,
+}
+
+impl Shared {
+    /// New memory of zeros, and the file that it is.
+    ///
+    /// # Errors
+    /// The system has no such memory.
+    pub fn new(name: &str, size: usize) -> Result<(OwnedFd, Shared)> {
+        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: memory for QEMU: {e}"));
+        let file = memfd_create(name, MemfdFlags::CLOEXEC).map_err(failed)?;
+        ftruncate(&file, size as u64).map_err(failed)?;
+        #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
+        // SAFETY: the mapping is new, where the system wants it; nothing else is there.
+        let at = unsafe {
+            let may = ProtFlags::READ | ProtFlags::WRITE;
+            mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, &file, 0)
+        };
+        let at = NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for QEMU is at 0"))?;
+        Ok((file, Shared { at, size }))
+    }
+
+    /// Its bytes.
+    pub fn cells(&self) -> &[Cell<u8>] {
+        #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
+        // SAFETY: the mapping has this size, lives as long as `self`, and is seen through cells alone. QEMU's process changes it
+        // while it has the turn, which `Message::wait` and `give` order.
+        unsafe {
+            std::slice::from_raw_parts(self.at.as_ptr().cast_const().cast(), self.size)
+        }
+    }
+
+    /// The message at its beginning; `None` if it is too small.
+    pub fn message(&self) -> Option<&Message> {
+        #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
+        // SAFETY: the mapping is large enough and begins with a page; a message has cells and atomic words alone, for which all
+        // bits are allowed.
+        (self.size >= Message::SIZE).then(|| unsafe { self.at.cast().as_ref() })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
+        // SAFETY: this is the mapping of `new`, and what borrowed it is gone.
+        let _ = unsafe { munmap(self.at.as_ptr(), self.size) };
+    }
+}

@@ -1,0 +1,134 @@
+//! QEMU as a second engine, which enforces. What needs its program runs where `cargo xtask engines` has fetched that.
+
+mod common;
+
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use codegen::arch::bare::{Bare, Code};
+use common::Bench;
+use serde_json::Value;
+
+/// Each of them, with GNU as for its architecture.
+fn machines() -> impl Iterator<Item = (&'static Bare, &'static str)> {
+    let bare = |b: &&'static dyn codegen::backend::Backend| Some((b.machine().bare?, b.facts().assembler));
+    arch::BACKENDS.iter().filter_map(bare)
+}
+
+#[test]
+fn code_of_bare_machines_is_what_gnu_as_makes_of_its_text() {
+    let mut seen = 0;
+    for (bare, assembler) in machines() {
+        for code in std::iter::once(bare.boot).chain(bare.around.iter().map(|(_, code)| *code)) {
+            assert_eq!(assembled(assembler, code), code.iter().map(|(word, _)| *word).collect::<Vec<_>>(), "{code:x?}");
+            seen += code.len();
+        }
+    }
+    assert!(seen > 60, "{seen}");
+}
+
+/// The words of this text. What the assembler has by names of extensions, it is told.
+fn assembled(assembler: &str, code: Code) -> Vec<u32> {
+    let b = Bench::new();
+    let text: String = code.iter().map(|(_, text)| format!("\t{text}\n")).collect();
+    std::fs::write(b.path("a.s"), text).unwrap();
+    let march = if assembler.starts_with("riscv64") { "-march=rv64g_zicsr" } else { "-march=armv8.5-a" };
+    b.tool(assembler, &[march, "a.s", "-o", "a.o"]);
+    let bytes = std::fs::read(b.path("a.o")).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let section = object::Object::section_by_name(&file, ".text").unwrap();
+    let code = object::ObjectSection::data(&section).unwrap();
+    code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+#[test]
+fn nothing_is_asked_of_an_engine_that_is_not_there() {
+    let b = Bench::new();
+    let refused = |args: &[&str], said: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).env("TRAMPTOOL_QEMU", b.path("")).output();
+        let run = run.unwrap();
+        let words = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{words}");
+        said.iter().for_each(|part| assert!(words.contains(part), "{part}: {words}"));
+    };
+    refused(
+        &["check", "--enforce", "--arch", "arm64"],
+        &["qemu-system-aarch64", "cargo xtask engines", "TRAMPTOOL_QEMU"],
+    );
+    refused(&["mutate", "--engine", "qemu", "--arch", "riscv64"], &["qemu-system-riscv64"]);
+    refused(&["check", "--enforce", "--arch", "x86_64"], &["does not run x86_64", "--arch arm64"]);
+    refused(&["check", "--enforce", "--arch", "arm64", "--sandbox", "on"], &["--sandbox on", "--engine unicorn"]);
+    refused(&["check", "--engine", "bochs"], &["unknown engine 'bochs'", "unicorn, qemu"]);
+}
+
+/// One at a time: its CPU and the judge wait for each other, and each wants a CPU of its own meanwhile.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Run the tool with the QEMU that is fetched.
+fn with_qemu(args: &[&str]) -> Output {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let programs = kernel_cache::directory().unwrap().join("engines/bin");
+    Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).env("TRAMPTOOL_QEMU", programs).output().unwrap()
+}
+
+fn report(args: &[&str]) -> Value {
+    let run = with_qemu(&[args, &["--format", "json"]].concat());
+    assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stderr));
+    serde_json::from_slice(&run.stdout).unwrap()
+}
+
+/// Trampolines of each kind that has a way of its own through the judge.
+const KINDS: [&[&str]; 4] = [
+    &["ftrace_caller", "return_to_handler", "--arch", "arm64"],
+    &["ftrace_regs_caller", "--arch", "riscv64", "--set", "fp-test=off"],
+    &["around_*", "record_*", "programs_*", "--profile", "bare", "--arch", "arm64", "--set", "vectors=save"],
+    &["direct", "around_*", "--profile", "bare", "--arch", "riscv64", "--set", "rvc=on", "--set", "lpad=on"],
+];
+
+#[test]
+#[ignore = "needs QEMU: cargo xtask engines"]
+fn by_qemu_everything_comes_out_as_by_unicorn() {
+    for kinds in KINDS {
+        let check = [&["check"], kinds].concat();
+        let [mut unicorn, mut qemu] = [&check[..], &[&check[..], &["--engine", "qemu"]].concat()].map(report);
+        assert!(qemu["engine"].as_str().unwrap().starts_with("QEMU 1"), "{}", qemu["engine"]);
+        for of in [&mut unicorn, &mut qemu] {
+            of.as_object_mut().unwrap().remove("engine");
+        }
+        assert!(unicorn["summary"]["pass"].as_u64() > Some(5), "{kinds:?}: {}", unicorn["summary"]);
+        assert!(unicorn == qemu, "{kinds:?}: the reports differ");
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo xtask engines"]
+fn by_qemu_that_enforces_nothing_is_stopped_but_what_contracts_say() {
+    for kinds in KINDS {
+        let found = report(&[&["check", "--enforce"], kinds].concat());
+        assert_eq!(found["summary"]["fail"], 0, "{kinds:?}");
+        let p26 = found["results"].as_array().unwrap().iter().filter(|row| row["clause"] == "P26");
+        let decided = p26.filter(|row| row["verdict"] == "pass").count();
+        // Kernels for riscv64 ask for no pads.
+        assert_eq!(decided > 0, !kinds.contains(&"ftrace_regs_caller"), "{kinds:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU: cargo xtask engines"]
+fn by_qemu_that_enforces_faults_of_pads_and_returns_are_stopped() {
+    let bare =
+        |arch: &'static str, operator| ["mutate", "--enforce", "--profile", "bare", "--arch", arch, "--only", operator];
+    let lpad = ["--set", "lpad=on"];
+    for (words, more) in [
+        (bare("arm64", "DROP_PAD"), &[][..]),
+        (bare("arm64", "PAD_KIND"), &[][..]),
+        (bare("arm64", "WRONG_LINK"), &[][..]),
+        (bare("riscv64", "DROP_PAD"), &lpad[..]),
+    ] {
+        let found = report(&[&words[..], &["--sample", "6"], more].concat());
+        let results = found["results"].as_array().unwrap();
+        assert_eq!(results.len(), 6, "{words:?}");
+        let stopped = |judged: &&Value| judged["clauses"].as_array().unwrap().contains(&Value::from("P26"));
+        assert_eq!(results.iter().filter(stopped).count(), 6, "{words:?}: {results:#?}");
+    }
+}
