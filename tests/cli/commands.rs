@@ -428,7 +428,7 @@ fn check_sites_has_no_other_options() {
     let mut refused = 0;
     for option in options.into_iter().filter(|option| !taken.contains(option)) {
         // Whatever value it wants, one of these is one.
-        let told = ["", "1", "yes", "json", "on"].map(|value| {
+        let told = ["", "1", "yes", "json", "on", "qemu"].map(|value| {
             let args = ["check", "--sites", option, value];
             String::from_utf8(b.run(&args[..3 + usize::from(!value.is_empty())]).stderr).unwrap()
         });

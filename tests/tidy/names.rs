@@ -142,6 +142,7 @@ const TESTS: &Excuses = &[
     ("tests/cli/link.rs", "objects that do not go together"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),
+    ("tests/enforced.rs", "the architectures that another engine enforces, and what each enforces"),
     ("tests/written.rs", "the one architecture whose kernels copy entry trampolines"),
     ("tests/foreign/overwritten.rs", "the one architecture whose sites are laid out anew for each trampoline"),
     ("tests/foreign/stated.rs", "a sled whose call has data behind it"),

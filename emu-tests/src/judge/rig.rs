@@ -202,11 +202,7 @@ impl<'s> Rig<'s> {
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
         map_sparse(&mut *uc, registers.machine.ret)?;
         thread::map_for(&mut *uc, &suite.contracts)?;
-        let enforced = uc.enforces();
-        if !enforced.is_empty() {
-            uc.data_mut().get_or_insert_default().enforced = enforced;
-            uc.on_guard(Box::new(trace::guarded))?;
-        }
+        trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
         (0..registers.machine.vectors.len()).for_each(|i| registers.set_vector(&mut *uc, i, &rng.vector()));

@@ -24,7 +24,7 @@ const LAST: u64 = 32 << 20;
 /// The longest that a CPU may take for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of what a process says that are read.
-const MOST_WORDS: u64 = 4096;
+const MOST_WORDS: usize = 4096;
 /// The plugin.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 /// The directory with QEMU's programs.
@@ -72,12 +72,10 @@ fn program(bare: &Bare) -> PathBuf {
 
 /// What a process said at its end.
 fn last_words(process: &mut Child) -> String {
-    let mut said = Vec::new();
-    if let Some(stderr) = &mut process.stderr {
-        // Without words it has ended all the same.
-        let _ = stderr.take(MOST_WORDS).read_to_end(&mut said);
-    }
-    let said = String::from_utf8_lossy(&said).into_owned();
+    let mut said = [0; MOST_WORDS];
+    // Without words it has ended all the same.
+    let bytes = process.stderr.as_mut().and_then(|stderr| stderr.read(&mut said).ok()).unwrap_or_default();
+    let said = String::from_utf8_lossy(said.get(..bytes).unwrap_or_default()).into_owned();
     said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
 }
 

@@ -381,9 +381,14 @@ impl Trace {
     }
 }
 
-/// The hook on what protects branches and returns.
-pub(crate) fn guarded(uc: &mut Uc, guard: Guard, pc: u64) -> bool {
-    uc.data_mut().as_deref_mut().is_none_or(|t| t.guarded(guard, pc))
+/// Look at what protects branches and returns, where the engine enforces it.
+pub(crate) fn guard(uc: &mut Uc) -> Result<()> {
+    let enforced = uc.enforces();
+    if enforced.is_empty() {
+        return Ok(());
+    }
+    uc.data_mut().get_or_insert_default().enforced = enforced;
+    uc.on_guard(Box::new(|uc, guard, pc| uc.data_mut().as_deref_mut().is_none_or(|t| t.guarded(guard, pc))))
 }
 
 /// The hook on every instruction.
