@@ -57,7 +57,7 @@ fn nothing_is_asked_of_an_engine_that_is_not_there() {
     );
     refused(&["mutate", "--engine", "qemu", "--arch", "riscv64"], &["qemu-system-riscv64"]);
     refused(&["check", "--enforce", "--arch", "x86_64"], &["does not run x86_64", "--arch arm64"]);
-    refused(&["check", "--enforce", "--arch", "arm64", "--sandbox", "on"], &["--sandbox on", "--engine unicorn"]);
+    refused(&["mutate", "--engine", "unicorn,qemu"], &["several engines", "--engine qemu"]);
     refused(&["check", "--engine", "bochs"], &["unknown engine 'bochs'", "unicorn, qemu"]);
 }
 
@@ -98,6 +98,10 @@ fn by_qemu_everything_comes_out_as_by_unicorn() {
         assert!(unicorn["summary"]["pass"].as_u64() > Some(5), "{kinds:?}: {}", unicorn["summary"]);
         assert!(unicorn == qemu, "{kinds:?}: the reports differ");
     }
+    let both = report(&["check", "ftrace_stub", "--arch", "arm64", "--engine", "unicorn,qemu"]);
+    let engine = both["engine"].as_str().unwrap();
+    assert!(engine.starts_with("Unicorn 2.1 and QEMU 1"), "{engine}");
+    assert_eq!(both["summary"]["fail"], 0);
 }
 
 #[test]

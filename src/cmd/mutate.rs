@@ -10,7 +10,7 @@ use codegen::backend::Backend;
 use codegen::effect::faults::Operator;
 use codegen::words::error::{Error, Result};
 use codegen::words::shell::shell;
-use emu_tests::Suite;
+use emu_tests::{Emulator, Suite};
 use tool::mutate::bugs::{self, BUG, named};
 use tool::mutate::by::By;
 use tool::mutate::report::{Judged, Outcome, Report};
@@ -19,7 +19,7 @@ use tool::mutate::subject::{Candidate, MutationSubject};
 use tool::settings::{self, parse_u64};
 
 use super::shared::args::ProfileArg;
-use super::shared::engine::EngineArgs;
+use super::shared::engine::{EngineArgs, run_by};
 use super::shared::foreign::{ForeignArgs, no_files};
 use super::shared::output;
 use super::shared::sandbox::SandboxArg;
@@ -105,9 +105,10 @@ pub fn run(args: &MutateArgs, ui: &Ui) -> Result<u8> {
     let (bugs, names): (Vec<&String>, Vec<&String>) = args.trampolines.iter().partition(|t| t.starts_with(BUG));
     let contract = args.foreign.contract(&args.profile)?;
     let mut suites = args.foreign.suites(contract.as_ref(), &args.arch, &args.profile)?;
-    args.engine.run(suites.as_deref_mut().unwrap_or_default());
+    let engine = args.engine.one()?;
+    run_by(engine, suites.as_deref_mut().unwrap_or_default());
     let ours = if bugs.is_empty() && suites.is_none() { generated(args)? } else { Vec::new() };
-    let _threads = args.sandbox.enter_with(args.engine.chosen(), args.output.as_deref())?;
+    let _threads = args.sandbox.enter_with(&[engine], args.output.as_deref())?;
     let report = match (bugs.is_empty(), names.is_empty(), suites) {
         (true, _, None) => faults(args, &ours)?,
         (true, _, Some(suites)) => faults(args, &foreign(args, suites)?)?,
@@ -138,7 +139,7 @@ pub fn deliver(report: &Report, format: Written, output: Option<&Path>, ui: &Ui)
 /// Everything generated.
 fn generated(args: &MutateArgs) -> Result<Vec<MutationSubject>> {
     let backends = settings::backends(&args.arch, args.profile.find()?)?;
-    backends.into_iter().map(|b| Ok(subject(args, b)?.run_by(args.engine.chosen()))).collect()
+    backends.into_iter().map(|b| Ok(subject(args, b)?.run_by(args.engine.one()?))).collect()
 }
 
 /// What others wrote.
@@ -163,7 +164,7 @@ fn corpus(args: &MutateArgs, wanted: &[&String]) -> Result<Report> {
     for name in wanted {
         found.extend(bugs::find(&name[BUG.len()..])?);
     }
-    let subjects = found.iter().map(|bug| Ok(MutationSubject::of_bug(bug)?.run_by(args.engine.chosen())));
+    let subjects = found.iter().map(|bug| Ok(MutationSubject::of_bug(bug)?.run_by(args.engine.one()?)));
     let subjects = subjects.collect::<Result<Vec<_>>>()?;
     let mut candidates = Vec::new();
     for (bug, subject) in found.into_iter().zip(&subjects) {
@@ -186,7 +187,7 @@ fn judged(args: &MutateArgs, mut candidates: Vec<Candidate>) -> Result<Report> {
     }
     let mut report = Report::empty(args.by, args.seed, request(args), candidates.len());
     if let Some(first) = candidates.first() {
-        report.engine = args.engine.chosen().version(tool::backend(first.arch())?)?;
+        report.engine = args.engine.one()?.version(tool::backend(first.arch())?)?;
     }
     let candidates: Vec<(usize, Candidate)> = candidates.into_iter().enumerate().collect();
     let results = ui::with_progress(|progress| judge(&candidates, args.by, args.seed, progress))?;
@@ -206,7 +207,8 @@ fn request(args: &MutateArgs) -> String {
     if args.by != By::Emulator {
         push("--by", args.by.name().to_owned());
     }
-    words.extend(args.engine.chosen().words().iter().map(|word| (*word).to_owned()));
+    let engine = args.engine.all().into_iter().flat_map(Emulator::words);
+    words.extend(engine.map(|word| (*word).to_owned()));
     let mut push = |option: &str, value: String| words.extend([option.to_owned(), value]);
     args.only.iter().for_each(|only| push("--only", only.clone()));
     args.sample.iter().for_each(|n| push("--sample", n.to_string()));

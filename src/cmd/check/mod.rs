@@ -1,5 +1,6 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
+mod agreement;
 mod protocol;
 mod running;
 
@@ -8,17 +9,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Failure, Filter, Report, Suite, Verdict};
+use emu_tests::{Emulator, Failure, Filter, Report, Suite, Verdict};
 use rayon::prelude::*;
 use tool::explain;
 use tool::minimise::minimise;
 use tool::report::{Document, Expectations, Scope, SuiteName};
 use tool::settings::{self, parse_u64};
 
+use crate::cmd::check::agreement::agree;
 use crate::cmd::check::running::RunningArgs;
 use crate::cmd::report::ReportArgs;
 use crate::cmd::shared::args::ProfileArg;
-use crate::cmd::shared::engine::EngineArgs;
+use crate::cmd::shared::engine::{EngineArgs, run_by};
 use crate::cmd::shared::exit::DONE;
 use crate::cmd::shared::foreign::{ForeignArgs, no_files};
 use crate::cmd::shared::output;
@@ -161,7 +163,7 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         (Some(suites), _) | (None, Some(suites)) => suites,
         (None, None) => generated(args)?,
     };
-    args.engine.run(&mut suites);
+    let engines = args.engine.all();
     let sources = contract.iter().flat_map(|contract| suites.iter().map(|suite| contract.of(&suite.options))).collect();
     let filter = Filter {
         trampolines: tool::request::known_trampolines(
@@ -180,8 +182,14 @@ fn examine(args: &CheckArgs, all_failures: bool) -> Result<Document> {
         ..Filter::default()
     };
     let scope = Scope { suites: suites.iter().map(SuiteName::of).collect(), sources };
-    let _threads = args.sandbox.enter_with(args.engine.chosen(), args.report.output())?;
-    let mut report = ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))?;
+    let _threads = args.sandbox.enter_with(&engines, args.report.output())?;
+    let mut by = |engine: Emulator| {
+        run_by(engine, &mut suites);
+        ui::with_progress(|progress| emu_tests::check(&suites, &filter, args.seed, progress))
+    };
+    let mut reports = engines.iter().map(|engine| by(*engine)).collect::<Result<Vec<_>>>()?.into_iter();
+    let mut report = reports.next().unwrap_or_else(|| Report::empty(args.seed));
+    reports.for_each(|other| agree(&mut report, &other));
     if report.scenarios == 0 && filter.chosen() {
         return Err(Error::new(
             "nothing is left to run; valid: fewer of --function, --situation, --fixture and the like",

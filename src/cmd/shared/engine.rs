@@ -1,27 +1,40 @@
 //! Which engine runs the code.
 
 use clap::Args;
+use codegen::words::error::{Error, Result};
 use emu_tests::{Emulator, Suite};
 
 /// The engine.
 #[derive(Args)]
 pub struct EngineArgs {
-    /// What runs the code: Unicorn, which is built in, or QEMU 11.1 with its plugins (arm64, riscv64; see docs/enforcing.md)
-    #[arg(long, value_name = "unicorn|qemu", default_value = "unicorn")]
-    engine: Emulator,
+    /// What runs the code: Unicorn, which is built in, or QEMU 11.1 with its plugins (arm64, riscv64; see docs/enforcing.md);
+    /// with a comma between them, `check` takes both, and what they disagree on fails
+    #[arg(long, value_name = "unicorn|qemu", value_delimiter = ',', default_value = "unicorn")]
+    engine: Vec<Emulator>,
     /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU, and check that they do (P26)
     #[arg(long, conflicts_with = "engine")]
     enforce: bool,
 }
 
 impl EngineArgs {
-    /// The engine that was chosen.
-    pub fn chosen(&self) -> Emulator {
-        if self.enforce { Emulator::Qemu { enforces: true } } else { self.engine }
+    /// The engines that were chosen, the one that reports first.
+    pub fn all(&self) -> Vec<Emulator> {
+        if self.enforce { vec![Emulator::Qemu { enforces: true }] } else { self.engine.clone() }
     }
 
-    /// Let these be run by it.
-    pub fn run(&self, suites: &mut [Suite]) {
-        suites.iter_mut().for_each(|suite| suite.engine = self.chosen());
+    /// The engine that was chosen.
+    ///
+    /// # Errors
+    /// There are several.
+    pub fn one(&self) -> Result<Emulator> {
+        match self.all()[..] {
+            [one] => Ok(one),
+            _ => Err(Error::new("several engines are for `check`; valid: --engine unicorn, --engine qemu")),
+        }
     }
+}
+
+/// Let these be run by an engine.
+pub fn run_by(engine: Emulator, suites: &mut [Suite]) {
+    suites.iter_mut().for_each(|suite| suite.engine = engine);
 }

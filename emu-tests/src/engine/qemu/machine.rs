@@ -148,6 +148,9 @@ impl Machine {
         if message.bytes_of_this.get() != size_of::<Message>() as u64 {
             return Err(Error::new("emulator: plugin and tool have different messages; build both anew"));
         }
+        if message.walled.get() == 0 {
+            return Err(Error::new("QEMU's process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn"));
+        }
         let names = message.names();
         let numbers = names.into_iter().zip(0..).collect();
         let _ = machine.registers.set(numbers);

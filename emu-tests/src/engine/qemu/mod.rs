@@ -246,7 +246,8 @@ impl<D: 'static> Qemu<D> {
         let mut trapped = None;
         loop {
             let what = machine.wait()?;
-            let (pc, bytes) = (message.pc.get(), message.bytes.get() as usize);
+            // No instruction and no access has more.
+            let (pc, bytes) = (message.pc.get(), message.bytes.get().min(256) as usize);
             let wanted = match what {
                 PARKED => match self.detour.take() {
                     Some(pc) => {

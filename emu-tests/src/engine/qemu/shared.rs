@@ -37,6 +37,8 @@ pub(super) struct Message {
     _aligned: Cell<u32>,
     /// The plugin's size of the message.
     pub bytes_of_this: Cell<u64>,
+    /// The process has given up its rights.
+    pub walled: Cell<u64>,
     pub registers: Cell<u64>,
     pub what: Cell<u64>,
     pub pc: Cell<u64>,

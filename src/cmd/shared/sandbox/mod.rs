@@ -58,21 +58,17 @@ impl SandboxArg {
         threads::made(wanted)
     }
 
-    /// The same for an engine that may run in processes of its own, which have the user's rights: there are no walls then.
+    /// The same for engines of which one may run code in processes of its own: walls are around those, and this one, which runs none,
+    /// starts more of them.
     ///
     /// # Errors
-    /// As above, or walls have to be there.
-    pub fn enter_with(&self, engine: Emulator, file: Option<&Path>) -> Result<Option<ThreadPool>> {
-        match self.sandbox {
-            _ if !engine.is_outside() => self.enter(file),
-            Sandbox::On => Err(Error::new(format!(
-                "--sandbox on: {engine} runs code in processes with your rights; valid: --sandbox auto or off, --engine unicorn"
-            ))),
-            // Each thread has a CPU of the engine beside it, and waits for that most of the time.
-            Sandbox::Auto | Sandbox::Off => {
-                threads::made(threads::stated().unwrap_or_else(|| threads::wanted().div_ceil(2)))
-            }
+    /// As above.
+    pub fn enter_with(&self, engines: &[Emulator], file: Option<&Path>) -> Result<Option<ThreadPool>> {
+        if !engines.iter().any(|engine| engine.is_outside()) {
+            return self.enter(file);
         }
+        // Each thread has a CPU of the engine beside it, and waits for that most of the time.
+        threads::made(threads::stated().unwrap_or_else(|| threads::wanted().div_ceil(2)))
     }
 
     /// A wall that the system does not have is missing, unless it must be there. One that cannot be built is trouble.
