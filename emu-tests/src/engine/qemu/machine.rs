@@ -149,7 +149,9 @@ impl Machine {
             return Err(Error::new("emulator: plugin and tool have different messages; build both anew"));
         }
         if message.walled.get() == 0 {
-            return Err(Error::new("QEMU's process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn"));
+            return Err(Error::new(
+                "QEMU's process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn",
+            ));
         }
         let names = message.names();
         let numbers = names.into_iter().zip(0..).collect();
