@@ -58,7 +58,8 @@ pub(crate) struct Machine {
     tables: [u64; 2],
     /// Where the entry of a table leads: to another one.
     next: RefCell<HashMap<u64, u64>>,
-    process: RefCell<Child>,
+    /// None before it is started.
+    process: RefCell<Option<Child>>,
     /// Why it is gone.
     gone: OnceCell<String>,
     /// Registers by QEMU's name.
@@ -126,7 +127,6 @@ impl Machine {
         start.stub.set(around);
         start.trap.set(around + bare.trap);
         start.begin();
-        let process = spawn(bare, files)?;
         let machine = Machine {
             bare,
             enforced,
@@ -136,13 +136,14 @@ impl Machine {
             pages: RefCell::default(),
             tables,
             next: RefCell::default(),
-            process: RefCell::new(process),
+            process: RefCell::default(),
             gone: OnceCell::new(),
             registers: OnceCell::new(),
         };
         for page in [bare.start, around] {
             machine.enter(page, page - bare.ram, Page::Code)?;
         }
+        *machine.process.borrow_mut() = Some(spawn(bare, files)?);
         machine.wait().map_err(|e| missing(bare, &e.to_string()))?;
         let message = machine.message()?;
         if message.bytes_of_this.get() != size_of::<Message>() as u64 {
@@ -176,8 +177,9 @@ impl Machine {
         let since = Instant::now();
         while !message.wait(Duration::from_millis(100)) {
             let mut process = self.process.borrow_mut();
+            let Some(process) = process.as_mut() else { return Err(Error::new("emulator: QEMU is not started")) };
             let why = match process.try_wait() {
-                Ok(Some(status)) => format!("QEMU ended: {status}{}", last_words(&mut process)),
+                Ok(Some(status)) => format!("QEMU ended: {status}{}", last_words(process)),
                 Ok(None) if since.elapsed() < PATIENCE => continue,
                 _ => "QEMU does not answer".to_owned(),
             };
@@ -368,9 +370,11 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let process = self.process.get_mut();
-        let _ = process.kill();
-        let _ = process.wait();
+        if let Some(process) = self.process.get_mut() {
+            // It may have ended by itself.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
