@@ -36,9 +36,9 @@ pub struct Bare {
     pub setters: &'static [(&'static str, u64)],
     /// QEMU's names of registers that have another one here, ours first.
     pub names: &'static [(&'static str, &'static str)],
-    /// The register that has a part of another one of ours, and which part.
+    /// Registers of ours that are a part of one of QEMU's: ours, that one, and the bits of it.
     pub parts: &'static [(&'static str, &'static str, u64)],
-    /// What a stopped CPU takes over from another register, and which bits of that: its state before an exception.
+    /// The register with the CPU's state, the one that keeps it in an exception, and the bits of that which count afterwards.
     pub resumes: Option<(&'static str, &'static str, u64)>,
     /// The upper half of addresses has tables of its own.
     pub split: bool,

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use super::super::interface::{Access, Accesses, EVERYWHERE, OnAccess, OnGuard, OnInstruction, OnMissing};
 use super::shared::{Message, RANGES, Range};
+use crate::engine::interface::{Access, Accesses, EVERYWHERE, OnAccess, OnGuard, OnInstruction, OnMissing};
 
 /// A hook: it may be called while the list that has it changes.
 pub(super) type Kept<T> = Rc<RefCell<T>>;

@@ -30,20 +30,50 @@ const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 /// The directory with QEMU's programs.
 const WHERE: &str = "TRAMPTOOL_QEMU";
 
-/// What the CPU says, and what it is told. `plugin.c` has the same numbers.
-pub(super) const PARKED: u64 = 1;
-pub(super) const INSTRUCTION: u64 = 2;
-pub(super) const ACCESS: u64 = 3;
-pub(super) const TRAPPED: u64 = 4;
-pub(super) const ENDED: u64 = 5;
-const READ: u64 = 1;
-const WRITE: u64 = 2;
-const CODE: u64 = 3;
-pub(super) const GO_ON: u64 = 4;
-pub(super) const GO: u64 = 5;
-pub(super) const STOP: u64 = 6;
-pub(super) const RUN: u64 = 7;
-pub(super) const BACK: u64 = 8;
+/// What the CPU says when the turn comes to us. `plugin.c` has the same numbers, in this order from 1 on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Said {
+    /// It waits.
+    Parked,
+    /// It is before an instruction.
+    Instruction,
+    /// It has loaded or stored.
+    Access,
+    /// An exception came.
+    Trapped,
+    /// The run has come to its end: the address, the number of instructions, or what a hook on an access wanted.
+    Ended,
+}
+
+impl Said {
+    const ALL: [Said; 5] = [Said::Parked, Said::Instruction, Said::Access, Said::Trapped, Said::Ended];
+}
+
+/// How the CPU goes on with its turn. `plugin.c` has the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// As it would.
+    GoOn = 4,
+    /// From `Message::from` on.
+    Go = 5,
+    /// To where it waits.
+    Stop = 6,
+    /// A run begins there.
+    Run = 7,
+    /// A run that went to wait goes on there.
+    Back = 8,
+}
+
+/// What is done without giving the CPU its turn. `plugin.c` has the same numbers.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// Read registers.
+    Read = 1,
+    /// Set registers.
+    Write = 2,
+    /// Write code.
+    Code = 3,
+}
 
 /// A bare machine.
 pub(crate) struct Machine {
@@ -123,6 +153,7 @@ impl Machine {
         let setup = Boot { tables: tables.map(|table| bare.ram + table), around, enforced };
         put_boot(bare, &ram, &setup)?;
         let start = message.message().ok_or_else(|| Error::new("emulator: no room for messages"))?;
+        start.judge.set(u64::from(std::process::id()));
         start.park.set(around + bare.park);
         start.stub.set(around);
         start.trap.set(around + bare.trap);
@@ -168,11 +199,11 @@ impl Machine {
         }
     }
 
-    /// Wait for our turn; returns what the CPU says.
+    /// Wait for our turn.
     ///
     /// # Errors
     /// The process is gone, or takes too long and is ended.
-    pub fn wait(&self) -> Result<u64> {
+    fn turn(&self) -> Result<&Message> {
         let message = self.message()?;
         let since = Instant::now();
         while !message.wait(Duration::from_millis(100)) {
@@ -186,25 +217,38 @@ impl Machine {
             let _ = process.kill();
             return Err(Error::new(self.gone.get_or_init(|| why).clone()));
         }
-        Ok(message.what.get())
+        Ok(message)
+    }
+
+    /// Wait for our turn; returns what the CPU says.
+    ///
+    /// # Errors
+    /// The process is gone, takes too long and is ended, or says what nobody knows.
+    pub(super) fn wait(&self) -> Result<Said> {
+        let what = self.turn()?.what.get();
+        let said = what.checked_sub(1).and_then(|n| Said::ALL.get(n as usize)).copied();
+        said.ok_or_else(|| Error::new(format!("emulator: QEMU's plugin says {what}")))
     }
 
     /// Let the CPU go on, so.
     ///
     /// # Errors
     /// The process is gone.
-    pub fn go(&self, how: u64) -> Result<()> {
+    pub(super) fn go(&self, how: Told) -> Result<()> {
+        self.give(how as u64)
+    }
+
+    fn give(&self, what: u64) -> Result<()> {
         let message = self.message()?;
-        message.what.set(how);
+        message.what.set(what);
         message.give();
         Ok(())
     }
 
     /// Have something done that leaves the turn to us.
-    fn ask(&self, what: u64) -> Result<bool> {
-        self.go(what)?;
-        self.wait()?;
-        Ok(self.message()?.ok.get() != 0)
+    fn ask(&self, what: Asked) -> Result<bool> {
+        self.give(what as u64)?;
+        Ok(self.turn()?.ok.get() != 0)
     }
 
     /// QEMU's number of a register.
@@ -218,7 +262,7 @@ impl Machine {
     /// The process is gone, or has not all of them.
     pub fn read(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<&[Cell<u8>]> {
         let (message, bytes) = (self.message()?, self.list(registers)?);
-        if !self.ask(READ)? {
+        if !self.ask(Asked::Read)? {
             return Err(Error::new("emulator: QEMU does not read a register"));
         }
         Ok(message.data.get(..bytes).unwrap_or_default())
@@ -232,7 +276,7 @@ impl Machine {
         let message = self.message()?;
         self.list(registers.clone().map(|(number, value)| (number, value.len())))?;
         message.data.iter().zip(registers.flat_map(|(_, value)| value)).for_each(|(to, from)| to.set(*from));
-        if self.ask(WRITE)? { Ok(()) } else { Err(Error::new("emulator: QEMU does not set a register")) }
+        if self.ask(Asked::Write)? { Ok(()) } else { Err(Error::new("emulator: QEMU does not set a register")) }
     }
 
     /// Put a list of registers into the message; returns their bytes.
@@ -270,7 +314,7 @@ impl Machine {
             message.at.set(at);
             message.bytes.set(piece.len() as u64);
             message.data.iter().zip(piece).for_each(|(to, from)| to.set(*from));
-            if !self.ask(CODE)? {
+            if !self.ask(Asked::Code)? {
                 return Err(Error::new(format!("emulator: no memory for code at {at:#x}")));
             }
         }

@@ -23,8 +23,8 @@ use super::interface::{
 };
 use super::registers::{Besides, Registers, Snapshot};
 use hooks::{AccessHook, Hooks, kept};
-use machine::{ACCESS, BACK, ENDED, GO, GO_ON, INSTRUCTION, PARKED, RUN, STOP, TRAPPED};
 pub(crate) use machine::{Machine, version};
+use machine::{Said, Told};
 use register::{Place, place, places, word};
 use shared::RANGES;
 
@@ -37,7 +37,7 @@ pub(super) struct Qemu<D> {
     data: D,
     pc: u64,
     /// What the hook that runs has asked for.
-    wanted: u64,
+    wanted: Told,
     hooks: Hooks<D>,
     /// An instruction that is met again, since a hook let it go on: it has been looked at.
     again: Option<u64>,
@@ -79,7 +79,7 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
         given: first.ok_or_else(|| Error::new("emulator: no register for results"))?,
         data,
         pc: 0,
-        wanted: GO_ON,
+        wanted: Told::GoOn,
         hooks: Hooks::default(),
         again: None,
         seen: 0,
@@ -116,18 +116,18 @@ impl<D: 'static> Qemu<D> {
         let kept = self.get(self.given)?;
         self.put(self.given, value)?;
         self.machine.message()?.from.set(self.machine.around() + setter);
-        self.machine.go(GO)?;
-        if self.machine.wait()? != PARKED {
+        self.machine.go(Told::Go)?;
+        if self.machine.wait()? != Said::Parked {
             return Err(Error::new("emulator: QEMU's guest does not wait after a register is set"));
         }
         self.put(self.given, kept)
     }
 
     /// Call hooks before an instruction; returns what they want.
-    fn at_instruction(&mut self, pc: u64, bytes: usize, block: usize) -> u64 {
-        (self.pc, self.wanted) = (pc, GO_ON);
+    fn at_instruction(&mut self, pc: u64, bytes: usize, block: usize) -> Told {
+        (self.pc, self.wanted) = (pc, Told::GoOn);
         if self.again.take() == Some(pc) {
-            return GO_ON;
+            return Told::GoOn;
         }
         self.seen = pc;
         let blocks: Vec<_> = if block > 0 { self.hooks.blocks.clone() } else { Vec::new() };
@@ -135,7 +135,7 @@ impl<D: 'static> Qemu<D> {
             (hook.borrow_mut())(self as &mut Cpu<'_, D>, pc, block);
         }
         let mut next = 0;
-        while let Some((range, hook)) = self.hooks.instructions.get(next).filter(|_| self.wanted == GO_ON) {
+        while let Some((range, hook)) = self.hooks.instructions.get(next).filter(|_| self.wanted == Told::GoOn) {
             if range.contains(&pc) {
                 let hook = Rc::clone(hook);
                 (hook.borrow_mut())(self as &mut Cpu<'_, D>, pc, bytes);
@@ -146,8 +146,8 @@ impl<D: 'static> Qemu<D> {
     }
 
     /// Call hooks after an access: words of 8 bytes, as the other engine has them.
-    fn at_access(&mut self, pc: u64, access: Access) -> u64 {
-        (self.pc, self.wanted) = (pc, GO_ON);
+    fn at_access(&mut self, pc: u64, access: Access) -> Told {
+        (self.pc, self.wanted) = (pc, Told::GoOn);
         for from in (0..access.bytes).step_by(8) {
             let (at, bytes) = (access.at.wrapping_add(from as u64), (access.bytes - from).min(8));
             self.each_access(Access { at, bytes, ..access });
@@ -168,7 +168,7 @@ impl<D: 'static> Qemu<D> {
 
     /// A protection stopped the CPU: a hook may let it go on.
     fn at_guard(&mut self, guard: Guard, exception: &Exception) -> Result<bool> {
-        self.wanted = GO_ON;
+        self.wanted = Told::GoOn;
         let mut goes_on = false;
         for hook in self.hooks.guards.clone() {
             goes_on |= (hook.borrow_mut())(self as &mut Cpu<'_, D>, guard, exception.pc);
@@ -193,7 +193,7 @@ impl<D: 'static> Qemu<D> {
     }
 
     /// An exception: either a hook mends its reason, and says how the CPU goes on; or it ends the run.
-    fn at_exception(&mut self) -> Result<std::result::Result<u64, Trap>> {
+    fn at_exception(&mut self) -> Result<std::result::Result<Told, Trap>> {
         let bare = self.machine.bare;
         let registers = bare.syndrome.iter().map(|name| self.machine.word(name)).collect::<Result<Vec<_>>>()?;
         let exception = (bare.cause)(&registers);
@@ -203,7 +203,7 @@ impl<D: 'static> Qemu<D> {
             && self.at_guard(guard, &exception)?
         {
             self.resume()?;
-            return Ok(Ok(STOP));
+            return Ok(Ok(Told::Stop));
         }
         let hooks = match why {
             Cause::Access => &self.hooks.missing_data,
@@ -211,11 +211,11 @@ impl<D: 'static> Qemu<D> {
             _ => return Ok(Err(Trap { why: self.reason(why, pc), said: format!("{why:?}") })),
         };
         let hooks = hooks.clone();
-        self.wanted = GO_ON;
+        self.wanted = Told::GoOn;
         for hook in hooks {
-            if (hook.borrow_mut())(self as &mut Cpu<'_, D>, at) && self.wanted == GO_ON {
+            if (hook.borrow_mut())(self as &mut Cpu<'_, D>, at) && self.wanted == Told::GoOn {
                 self.again = Some(pc).filter(|pc| self.seen == *pc);
-                return Ok(Ok(GO_ON));
+                return Ok(Ok(Told::GoOn));
             }
         }
         Ok(Err(Trap { why: self.reason(why, pc), said: format!("{why:?}") }))
@@ -242,39 +242,38 @@ impl<D: 'static> Qemu<D> {
         message.from.set(from);
         message.until.set(until);
         message.budget.set(instructions);
-        machine.go(RUN)?;
+        machine.go(Told::Run)?;
         let mut trapped = None;
         loop {
             let what = machine.wait()?;
             // No instruction and no access has more.
             let (pc, bytes) = (message.pc.get(), message.bytes.get().min(256) as usize);
             let wanted = match what {
-                PARKED => match self.detour.take() {
+                Said::Parked => match self.detour.take() {
                     Some(pc) => {
                         self.pc = pc;
-                        BACK
+                        Told::Back
                     }
                     None => return Ok(trapped),
                 },
-                INSTRUCTION => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
-                ACCESS => {
+                Said::Instruction => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
+                Said::Access => {
                     let (at, is_write) = (message.at.get(), message.is_write.get() != 0);
                     self.at_access(pc, Access { at, bytes, is_write })
                 }
-                TRAPPED => match self.at_exception()? {
+                Said::Trapped => match self.at_exception()? {
                     Ok(wanted) => wanted,
                     Err(trap) => {
                         trapped = Some(trap);
                         self.resume()?;
-                        STOP
+                        Told::Stop
                     }
                 },
-                ENDED => {
+                Said::Ended => {
                     // After an access, the hook has said where.
                     self.pc = pc;
-                    GO_ON
+                    Told::GoOn
                 }
-                other => return Err(Error::new(format!("emulator: QEMU's plugin says {other}"))),
             };
             message.from.set(self.pc);
             machine.go(wanted)?;
@@ -380,8 +379,8 @@ impl<D: 'static> Engine<D> for Qemu<D> {
 
     fn go(&mut self, pc: u64) {
         self.pc = pc;
-        if self.wanted == GO_ON {
-            self.wanted = GO;
+        if self.wanted == Told::GoOn {
+            self.wanted = Told::Go;
         }
     }
 
@@ -437,7 +436,7 @@ impl<D: 'static> Engine<D> for Qemu<D> {
     }
 
     fn stop(&mut self) {
-        self.wanted = STOP;
+        self.wanted = Told::Stop;
     }
 
     fn on_instructions(&mut self, at: RangeInclusive<u64>, hook: OnInstruction<D>) -> Result<()> {

@@ -84,9 +84,9 @@ struct range {
 };
 
 struct shared {
-	// Whose turn it is; who does not have it sleeps, and is to be woken.
+	// Whose turn it is; who does not have it sleeps, and is to be woken. Then the judge's process, and what this one says of itself.
 	_Atomic uint32_t turn, sleeps[2];
-	uint64_t bytes_of_this, walled, registers;
+	uint64_t judge, bytes_of_this, walled, registers;
 	// The message of whose turn it was.
 	uint64_t what, pc, bytes, first_of_block, at, is_write, ok;
 	// Addresses of guest code: where a stopped CPU waits; where it goes to wait; where it comes to with a trap.
@@ -123,16 +123,13 @@ static inline void pause_a_moment(void)
 #endif
 }
 
-/// The process that started this one.
-static pid_t judge;
-
 static void futex(int op, uint32_t value)
 {
 	struct timespec second = { 1, 0 };
 	bool waits = op == FUTEX_WAIT;
 	long done = syscall(SYS_futex, &shared->turn, op, value, waits ? &second : NULL, NULL, 0);
-	// Nobody else ends it.
-	if (waits && done < 0 && getppid() != judge)
+	// Nobody else ends this process.
+	if (waits && done < 0 && (uint64_t)getppid() != shared->judge)
 		_exit(0);
 }
 
@@ -236,20 +233,15 @@ static void park(void)
 {
 	if (!shared->walled)
 		shared->walled = wall();
-	runs = false;
-	for (uint64_t what = PARKED;; what = PARKED) {
-		uint64_t wanted = tell(what, shared->park);
+	for (;;) {
+		uint64_t wanted = tell(PARKED, shared->park);
 		if (wanted == RUN) {
 			executed = 0;
-			runs = true;
 			stops = false;
-			qemu_plugin_set_pc(shared->from);
-		} else if (wanted == BACK) {
-			runs = true;
-			qemu_plugin_set_pc(shared->from);
-		} else if (wanted == GO) {
-			qemu_plugin_set_pc(shared->from);
 		}
+		runs = wanted == RUN || wanted == BACK;
+		if (runs || wanted == GO)
+			qemu_plugin_set_pc(shared->from);
 	}
 }
 
@@ -351,7 +343,6 @@ static void begun(unsigned int cpu, void *data)
 EXPORT int qemu_plugin_install(uint64_t id, const qemu_info_t *info, int argc, char **argv)
 {
 	(void)info;
-	judge = getppid();
 	const char *file = argc == 1 ? strchr(argv[0], '=') : NULL;
 	int fd = file ? open(file + 1, O_RDWR) : -1;
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

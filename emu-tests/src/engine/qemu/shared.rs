@@ -35,6 +35,8 @@ pub(super) struct Message {
     /// Who does not have the turn sleeps, and is to be woken.
     sleeps: [AtomicU32; 2],
     _aligned: Cell<u32>,
+    /// The process that QEMU's ends with.
+    pub judge: Cell<u64>,
     /// The plugin's size of the message.
     pub bytes_of_this: Cell<u64>,
     /// The process has given up its rights.
