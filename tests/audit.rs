@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use codegen::arch::facts::Promise;
 use common::{Bench, arches};
 use serde_json::Value;
 
@@ -297,14 +298,7 @@ fn an_unprotected_object_among_protected_ones_is_claimed() {
     for (arch, tools) in arches() {
         let bench = Bench::new();
         let gcc = format!("{tools}gcc");
-        let flags = ["-fcf-protection=full", "-mbranch-protection=standard"];
-        fs::write(bench.path("try.c"), "int f(void) { return 0; }\n").unwrap();
-        let takes = |flag: &&&str| {
-            let mut compile = Command::new(&gcc);
-            compile.args(["-c", "-o", "try.o", "try.c", flag]).current_dir(bench.path("")).stderr(Stdio::null());
-            compile.status().unwrap().success()
-        };
-        let Some(flag) = flags.iter().find(takes) else { continue };
+        let Some(flag) = bench.protection(&gcc) else { continue };
         archive(&bench, arch, tools, &[flag]);
         let report = report(&bench, 1, &["libhand.a"]);
         let marks = report["units"][0]["marks"].as_array().unwrap();
@@ -336,7 +330,9 @@ fn a_note_that_promises_too_much_is_claimed() {
         let c = "long with(void), without(void), hops(void);\nlong (*all[])(void) = { with, without };\nlong use(void) { return all[1]() + with() + hops(); }\n";
         fs::write(bench.path("use.c"), c).unwrap();
         bench.tool(&gcc, &["-c", "use.c"]);
-        for bits in [0, marks.pads, marks.shadow_stack, marks.pads | marks.shadow_stack] {
+        let pads = marks.bits(Promise::Pads);
+        let shadow_stack = marks.bits(Promise::Paired) | marks.bits(Promise::Guarded);
+        for bits in [0, pads, shadow_stack, pads | shadow_stack] {
             let note = format!(
                 ".section .note.gnu.property, \"a\"\n.balign 8\n.4byte 4, 16, 5\n.asciz \"GNU\"\n.4byte {:#x}, 4, {bits}, 0\n",
                 marks.property
@@ -355,10 +351,10 @@ fn a_note_that_promises_too_much_is_claimed() {
             let found: Vec<&str> = found.filter(|f| f["kind"] == "C8").map(|f| f["place"].as_str().unwrap()).collect();
             let (mut found, mut wanted) = (found, Vec::new());
             found.sort_unstable();
-            if bits & marks.pads != 0 {
+            if bits & pads != 0 {
                 wanted.push("the landing pad of without");
             }
-            if bits & marks.shadow_stack != 0 && marks.checks_returns {
+            if bits & marks.bits(Promise::Paired) != 0 {
                 wanted.push("the shadow stack");
             }
             assert_eq!(found, wanted, "{arch} {bits}: {report:#}");

@@ -143,6 +143,8 @@ static MACHINE: Machine = Machine {
     calls: &[],
     branch: |_, _| None,
     goes: |_, _| Goes::On,
+    moves: |_, _| Vec::new(),
+    unnamed: &[],
     jumps: &[],
     relative: false,
     pads: &[],

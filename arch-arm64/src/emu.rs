@@ -5,6 +5,7 @@ use codegen::words::abi::RegSet;
 
 use crate::bare::BARE;
 use crate::emulated::LENT;
+use crate::moves::moves;
 use crate::regs::{Thread, VECTORS, X30};
 
 /// CPACR_EL1.FPEN: let EL1 use the vector registers.
@@ -49,6 +50,8 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |operands| operands.contains("[sp"),
     branch,
     goes,
+    moves,
+    unnamed: &[],
     jumps: &["b"],
     relative: false,
     // BTI c, BTI j, BTI jc; PACIASP and PACIBSP, which are as BTI c where Linux runs (SCTLR_EL1.BT0). Arm ARM D8.4.

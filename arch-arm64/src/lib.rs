@@ -8,6 +8,7 @@ pub mod entry;
 pub mod faulty;
 pub mod insn;
 pub mod lower;
+mod moves;
 pub mod mutate;
 pub mod option;
 mod record;
@@ -18,7 +19,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, EFlags, Facts, Marks};
+use codegen::arch::facts::{Cie, EFlags, Facts, Feature, Marks, Promise};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -47,7 +48,14 @@ pub const FACTS: Facts = Facts {
     assembler: "aarch64-linux-gnu-as",
     align: 8,
     // GNU_PROPERTY_AARCH64_FEATURE_1_AND, BTI and GCS: ELF for the Arm 64-bit Architecture, 6.
-    marks: Some(Marks { property: 0xc000_0000, pads: 1, shadow_stack: 4, checks_returns: true }),
+    marks: Some(Marks {
+        property: 0xc000_0000,
+        features: &[
+            Feature { name: "BTI", bit: 1, promise: Promise::Pads },
+            Feature { name: "PAC", bit: 2, promise: Promise::Signed },
+            Feature { name: "GCS", bit: 4, promise: Promise::Paired },
+        ],
+    }),
     fill: (&[0x1f, 0x20, 0x03, 0xd5], ""),
     fill_end: false,
     options: option::OPTIONS,

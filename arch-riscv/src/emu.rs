@@ -5,6 +5,7 @@ use codegen::words::abi::RegSet;
 
 use crate::bare::BARE;
 use crate::emulated::LENT;
+use crate::moves::moves;
 use crate::regs::{GP, TP, VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.
@@ -43,6 +44,16 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |_| false,
     branch,
     goes,
+    moves,
+    // Zicfiss: sspush ra, sspush t0, sspopchk ra, sspopchk t0, and the short forms. RISC-V unprivileged manual, "Zicfiss".
+    unnamed: &[
+        (&[0x73, 0x40, 0x10, 0xce], ("sspush", "ra")),
+        (&[0x73, 0x40, 0x50, 0xce], ("sspush", "t0")),
+        (&[0x73, 0xc0, 0xc0, 0xcd], ("sspopchk", "ra")),
+        (&[0x73, 0xc0, 0xc2, 0xcd], ("sspopchk", "t0")),
+        (&[0x81, 0x60], ("sspush", "ra")),
+        (&[0x81, 0x62], ("sspopchk", "t0")),
+    ],
     jumps: &["j", "c.j"],
     relative: true,
     // LPAD with label 0. RISC-V privileged manual, "Landing Pad (Zicfilp)".

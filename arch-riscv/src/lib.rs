@@ -8,6 +8,7 @@ pub mod entry;
 pub mod faulty;
 pub mod insn;
 pub mod lower;
+mod moves;
 pub mod mutate;
 pub mod option;
 mod record;
@@ -18,7 +19,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, Facts, LengthRelocs, Marks};
+use codegen::arch::facts::{Cie, Facts, Feature, LengthRelocs, Marks, Promise};
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -46,7 +47,13 @@ pub const FACTS: Facts = Facts {
     assembler: "riscv64-linux-gnu-as",
     align: 4,
     // GNU_PROPERTY_RISCV_FEATURE_1_AND, CFI_LP_UNLABELED and CFI_SS: RISC-V ELF psABI, "Program Property".
-    marks: Some(Marks { property: 0xc000_0000, pads: 1, shadow_stack: 2, checks_returns: false }),
+    marks: Some(Marks {
+        property: 0xc000_0000,
+        features: &[
+            Feature { name: "Zicfilp", bit: 1, promise: Promise::Pads },
+            Feature { name: "Zicfiss", bit: 2, promise: Promise::Guarded },
+        ],
+    }),
     fill: (&[0x01, 0x00], ""),
     fill_end: true,
     options: option::OPTIONS,

@@ -7,6 +7,7 @@ use codegen::words::abi::{Reg, RegSet};
 
 use crate::bare::BARE;
 use crate::emulated::LENT;
+use crate::moves::moves;
 use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
@@ -53,6 +54,8 @@ pub const MACHINE: Machine = Machine {
     accesses_by_sp: |_| false,
     branch,
     goes,
+    moves,
+    unnamed: &[],
     jumps: &["jmp"],
     relative: false,
     // ENDBR64. Intel SDM volume 1, 17.3.

@@ -8,6 +8,7 @@ pub mod entry;
 pub mod faulty;
 pub mod insn;
 pub mod lower;
+mod moves;
 pub mod mutate;
 pub mod option;
 mod record;
@@ -18,7 +19,7 @@ mod shadow;
 pub mod site;
 mod sled;
 
-use codegen::arch::facts::{Cie, EFlags, Facts, Marks};
+use codegen::arch::facts::{Cie, EFlags, Facts, Feature, Marks, Promise};
 use codegen::arch::machine::Machine;
 use codegen::ask::option::Choices;
 use codegen::ask::spec::Kind;
@@ -46,7 +47,13 @@ pub const FACTS: Facts = Facts {
     assembler: "x86_64-linux-gnu-as",
     align: 16,
     // GNU_PROPERTY_X86_FEATURE_1_AND, IBT and SHSTK: x86-64 psABI, 4.1.2.
-    marks: Some(Marks { property: 0xc000_0002, pads: 1, shadow_stack: 2, checks_returns: true }),
+    marks: Some(Marks {
+        property: 0xc000_0002,
+        features: &[
+            Feature { name: "IBT", bit: 1, promise: Promise::Pads },
+            Feature { name: "SHSTK", bit: 2, promise: Promise::Paired },
+        ],
+    }),
     fill: (&[0xcc], ", 0xcc"),
     fill_end: false,
     options: option::OPTIONS,

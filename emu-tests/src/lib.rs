@@ -15,13 +15,15 @@
 //! 6. `observe`: what a trampoline does, learnt without a contract.
 //! 7. `compose`: users of the runtime in all combinations.
 //! 8. `probe`: probes by their definitions.
-//! 9. `audit`: functions of others, without a contract.
+//! 9. `marks`: what objects promise of their protection, held against their code.
+//! 10. `audit`: functions of others, without a contract.
 
 mod audit;
 mod compose;
 mod contract;
 mod engine;
 mod judge;
+mod marks;
 mod observe;
 mod probe;
 mod report;
@@ -51,6 +53,7 @@ pub use judge::measure::{ScenarioCost, measure};
 pub use judge::protocol::{Astray, Sites, judge_sites};
 pub use judge::suite::{BY_THE_PROFILE, Deviation, Missing, Poker, Suite};
 pub use judge::views::views;
+pub use marks::{Mark, MarkVerdict, MarkedObject, MarkedUnit, MarksReport, Reason as MarkReason, marks};
 pub use observe::{
     At, Call, Case, Difference, End, Found, Leave, Line as ObservedLine, Observed, Offset, Severity, Spot, Store,
     Unwound, Value, Vectors, Way, differences, is_id, observable, observe, roles_of,

@@ -75,6 +75,8 @@ pub struct Symbol {
     pub kind: SymbolKind,
     /// The symbol is not visible to other files.
     pub local: bool,
+    /// The symbol is visible to other files of the same program or library only.
+    pub hidden: bool,
     /// Index of the input that defines it; `None` once the image was read back from a file.
     pub input: Option<usize>,
 }

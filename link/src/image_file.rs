@@ -286,6 +286,7 @@ fn read_symbols(input: &Input, table: &SectionTable<Header>) -> Result<Vec<Symbo
             size: symbol.st_size(LE),
             kind: SymbolKind::of(symbol.st_type()),
             local: symbol.is_local(),
+            hidden: false,
             input: None,
         });
     }

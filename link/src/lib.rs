@@ -22,7 +22,7 @@ pub mod sites;
 pub use alternatives::{ALTERNATIVES, with_alternatives};
 pub use elf::{Input, backend_of};
 pub use image::{Access, Image, PAGE, Section, Segment, SiteEntry, Symbol, SymbolKind};
-pub use linker::{STUBS, examine, link};
+pub use linker::{STUBS, examine, glance, link};
 pub use marks::{Mark, Step, code_in, mark};
 pub use options::Options;
 pub use shared::relocatable;

@@ -35,6 +35,9 @@ pub struct Options {
     pub alias: Vec<(&'static str, &'static str)>,
     /// Keep the relocations of the inputs, as `ld --emit-relocs` does.
     pub references: bool,
+    /// Only for looking at: a relocation that is not known here, or does not reach, stays as it is. Thread-local data has no place, and
+    /// what refers to it has no relocation.
+    pub glance: bool,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             site: None,
             alias: Vec::new(),
             references: false,
+            glance: false,
         }
     }
 }

@@ -158,7 +158,15 @@ fn referred(machine: &Machine, object: &Object) -> Result<FxHashMap<usize, (bool
     Ok(all)
 }
 
-/// The bits of the property note that say which protection the object is compiled for.
+/// The bits of an object's property note that say which protection it is compiled for; `None` without a note.
+///
+/// # Errors
+/// A damaged file, or none that a linker takes.
+pub fn noted(marks: &Marks, input: &Input) -> Result<Option<u32>> {
+    protection(marks, &Object::read(input)?)
+}
+
+/// The same, of an object that was read.
 fn protection(marks: &Marks, object: &Object) -> Result<Option<u32>> {
     let fail = damaged(object.name);
     for section in object.sections.iter() {

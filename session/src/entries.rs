@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codegen::arch::entry::{Class, Code, Entry, Lead, To};
+use codegen::arch::facts::Promise;
 use codegen::arch::patch::Patch;
 use object::read::elf::{Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use object::{Endianness, elf};
@@ -230,7 +231,7 @@ impl<'a> File<'a> {
             let mut properties = note.gnu_properties(self.endian)?;
             while let Ok(Some(property)) = properties.next() {
                 if property.pr_type().0 == marks.property {
-                    return Some(property.data_u32(self.endian).ok()? & marks.pads != 0);
+                    return Some(property.data_u32(self.endian).ok()? & marks.bits(Promise::Pads) != 0);
                 }
             }
             None

@@ -183,6 +183,8 @@ enum Described {
     Diff,
     /// What `review --format json` writes.
     Review,
+    /// What `check --marks --format json` writes.
+    Marks,
     /// What `audit --format json` writes.
     Audit,
     /// What `check --contract` reads, in TOML.
@@ -247,6 +249,7 @@ pub fn run(command: &ReportCommand, ui: &Ui) -> Result<u8> {
                 Described::Mutants => schemars::schema_for!(Mutants),
                 Described::Diff => schemars::schema_for!(super::diff::comparison::Comparison),
                 Described::Review => schemars::schema_for!(tool::review::Review),
+                Described::Marks => written::<emu_tests::MarksReport>(),
                 Described::Audit => written::<super::audit::Report>(),
                 Described::Contract => emu_tests::contract_schema(),
                 Described::Profile => profiles::schema(),

@@ -1,7 +1,7 @@
 //! The `.S` file.
 
 use askama::Template;
-use codegen::arch::facts::Facts;
+use codegen::arch::facts::{Facts, Promise};
 use codegen::arch::harden::TypeWord;
 use codegen::out::text::{LineKind, TextLine, TextListing};
 use codegen::profile::lsda;
@@ -146,7 +146,8 @@ fn render(
 fn properties(listings: &[TextListing], target: &Target) -> Option<(String, &'static str)> {
     let [.., property, size, bits, padding] = target.property_note(listings.iter().all(|l| l.contract.is_paired()))?;
     let marks = target.facts.marks.as_ref()?;
-    let said = match (bits & marks.pads != 0, bits & marks.shadow_stack != 0) {
+    let has = |promise| bits & marks.bits(promise) != 0;
+    let said = match (has(Promise::Pads), has(Promise::Paired) || has(Promise::Guarded)) {
         (true, true) => "all code has landing pads, and goes with a shadow stack",
         (false, _) => "all code goes with a shadow stack",
         _ => "all code has landing pads",

@@ -5,7 +5,7 @@ pub mod expected;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The contract of a direct-call trampoline, `my_tramp`.
 pub const CONTRACT: &str = include_str!("../../emu-tests/tests/direct.toml");
@@ -165,6 +165,17 @@ impl Bench {
             assert!(message.contains(part), "{args:?}: no {part:?} in: {message}");
         }
         assert_eq!(self.files(), before, "{args:?}: files");
+    }
+
+    /// The option with which this gcc protects returns and indirect branches, if it has one.
+    pub fn protection(&self, gcc: &str) -> Option<&'static str> {
+        fs::write(self.path("try.c"), "int f(void) { return 0; }\n").unwrap();
+        let takes = |flag: &&str| {
+            let mut compile = Command::new(gcc);
+            compile.args(["-c", "-o", "try.o", "try.c", flag]).current_dir(self.path("")).stderr(Stdio::null());
+            compile.status().unwrap().success()
+        };
+        ["-fcf-protection=full", "-mbranch-protection=standard"].into_iter().find(takes)
     }
 
     /// Run a tool of the binutils; it must succeed and say nothing on stderr. Returns stdout.

@@ -29,6 +29,7 @@ const ARCHITECTURES: [&str; 5] = ["x86", "amd64", "arm64", "aarch64", "riscv"];
 
 /// Files in which one is named.
 pub const FILES: &Excuses = &[
+    ("emu-tests/src/engine/unwind.rs", "what a reader of DWARF calls those who say that an address is signed"),
     ("lab/bench/src/generate.rs", "the object crate has names of its own for machines"),
     ("lab/bench/src/live.rs", "native figures are of programs for one architecture"),
     ("lab/bench/src/native/mod.rs", "native figures are of programs for one architecture"),

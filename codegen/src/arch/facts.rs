@@ -73,12 +73,39 @@ pub struct Facts {
 pub struct Marks {
     /// The type of the property.
     pub property: u32,
-    /// The bit: indirect branches reach landing pads only.
-    pub pads: u32,
-    /// The bit: a shadow stack lets all returns pass.
-    pub shadow_stack: u32,
-    /// A shadow stack checks each return, and not only where code asks for it.
-    pub checks_returns: bool,
+    /// Its bits, lowest first.
+    pub features: &'static [Feature],
+}
+
+/// One bit of that property.
+#[derive(Debug)]
+pub struct Feature {
+    /// The psABI's name of the protection.
+    pub name: &'static str,
+    /// The bit.
+    pub bit: u32,
+    /// What an object promises that has it.
+    pub promise: Promise,
+}
+
+/// What a bit of the property promises of all code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Promise {
+    /// Each indirect branch reaches a landing pad.
+    Pads,
+    /// Each return goes behind the call that it belongs to, because a shadow stack checks all of them.
+    Paired,
+    /// What code puts onto the shadow stack, it takes from there before it returns. The shadow stack checks nothing else.
+    Guarded,
+    /// Each return address that is stored on the stack is signed, and is checked before the return.
+    Signed,
+}
+
+impl Marks {
+    /// The bits that promise this.
+    pub fn bits(&self, promise: Promise) -> u32 {
+        self.features.iter().filter(|feature| feature.promise == promise).fold(0, |bits, feature| bits | feature.bit)
+    }
 }
 
 /// How a linker treats `e_flags`.

@@ -2,6 +2,7 @@
 //! `emu-tests` compares each with the engine's own name for it.
 
 use super::bare::Bare;
+use super::moves::Move;
 use crate::words::abi::{Abi, Reg, RegSet};
 
 /// A register by name and by the emulator's number.
@@ -213,6 +214,10 @@ pub struct Machine {
     pub branch: fn(&str, &str) -> Option<Branch>,
     /// The successor of an instruction, from Capstone's mnemonic and operands.
     pub goes: fn(&str, &str) -> Goes,
+    /// What an instruction does to SP and to return addresses, from Capstone's mnemonic and operands.
+    pub moves: fn(&str, &str) -> Vec<Move>,
+    /// Instructions that Capstone does not know: their bytes, with mnemonic and operands.
+    pub unnamed: &'static [(&'static [u8], (&'static str, &'static str))],
     /// The mnemonics of direct jumps, which never continue at the next instruction and never return.
     pub jumps: &'static [&'static str],
     /// The disassembler prints the targets of direct jumps as distances from the instruction.

@@ -6,5 +6,6 @@ pub mod entry;
 pub mod facts;
 pub mod harden;
 pub mod machine;
+pub mod moves;
 pub mod patch;
 pub mod site;

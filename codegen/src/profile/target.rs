@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::arch::facts::{Facts, Number, NumberOf};
+use crate::arch::facts::{Facts, Number, NumberOf, Promise};
 use crate::arch::harden::{Harden, TypeWord};
 use crate::ask::frame::{Content, FrameLayout};
 use crate::ask::live::{Carriers, Live};
@@ -178,11 +178,14 @@ impl Target {
         /// NT_GNU_PROPERTY_TYPE_0.
         const PROPERTIES: u32 = 5;
         let marks = self.facts.marks.as_ref()?;
-        let pads = if self.harden.landing.is_some() { marks.pads } else { 0 };
-        // Where code asks for checks, as for pads, it is asked for.
-        let passes = if marks.checks_returns { paired } else { pads != 0 };
-        let shadow_stack = if passes { marks.shadow_stack } else { 0 };
-        let bits = pads | shadow_stack;
+        let holds = |promise| match promise {
+            Promise::Pads => self.harden.landing.is_some(),
+            Promise::Paired => paired,
+            // Trampolines put nothing there. Where it must be asked for, the pads ask.
+            Promise::Guarded => self.harden.landing.is_some(),
+            Promise::Signed => false,
+        };
+        let bits = marks.features.iter().filter(|f| holds(f.promise)).fold(0, |bits, feature| bits | feature.bit);
         // Bytes of name, contents, type; name; property, bytes of its value, value, padding.
         (bits != 0 && self.unwind_tables).then_some([
             4,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use codegen::arch::facts::Marks;
+use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, origin};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
+use crate::marks::pads::has_pad;
 
 /// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
 const CODE: u64 = 0x5d_36c0_0000;
@@ -61,11 +62,6 @@ impl Marked {
         let claim = Claim::of(Kind::C8, Tier::Error, &place, ("a landing pad".to_owned(), "none".to_owned()), 0);
         Marked { member: member.to_owned(), claim: Claim { seed: None, callee: function.to_owned(), ..claim } }
     }
-}
-
-/// Does code begin with a landing pad?
-fn begins_with_pad(backend: &dyn Backend, image: &Image, at: u64) -> bool {
-    backend.machine().pads.iter().any(|pad| image.bytes(at, pad.bytes.len()) == Some(pad.bytes))
 }
 
 /// The objects.
@@ -130,17 +126,14 @@ impl Members {
             for symbol in functions.filter(|symbol| symbol.kind != SymbolKind::Object) {
                 let Some(member) = symbol.input.and_then(|input| of.get(input)) else { continue };
                 let marks = backend.facts().marks.as_ref();
-                let has = |bit: fn(&Marks) -> u32| marks.map_or(0, bit) & origins[*member].protection.unwrap_or(0) != 0;
+                let bits = origins[*member].protection.unwrap_or(0);
+                let has = |promise| marks.is_some_and(|marks| marks.bits(promise) & bits != 0);
                 let is_taken = callers.taken.contains(symbol.name.as_str());
                 let is_function = symbol.kind == SymbolKind::Function;
-                if has(|marks| marks.pads)
-                    && is_taken
-                    && is_function
-                    && !begins_with_pad(backend, &image, symbol.address)
-                {
+                if has(Promise::Pads) && is_taken && is_function && !has_pad(backend, &image, symbol.address) {
                     members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
                 }
-                let guarded = marks.is_some_and(|marks| marks.checks_returns) && has(|marks| marks.shadow_stack);
+                let guarded = has(Promise::Paired);
                 match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
                     Ok(boundary) => {
                         let member = inputs[*member].name.to_owned();

@@ -54,6 +54,8 @@ pub(crate) struct Decoded {
     /// Bytes.
     pub size: u8,
     pub text: Arc<str>,
+    /// Bytes of the mnemonic in the text; its operands are behind.
+    pub mnemonic: u8,
     pub branch: Option<Branch>,
     pub goes: Goes,
     /// Where it goes, if it says so itself.
@@ -91,6 +93,7 @@ fn decoded(machine: &Machine, insn: &Insn, behind: bool) -> Decoded {
         target: target.map(|to| if machine.relative { to.wrapping_add(insn.address()) } else { to }),
         last: trap || machine.jumps.contains(&mnemonic) || (matches!(goes, Goes::Anywhere | Goes::Back) && !calls),
         text: format!("{mnemonic:<7} {operands}").trim_end().into(),
+        mnemonic: mnemonic.len() as u8,
         filler: behind || trap,
     }
 }
@@ -244,7 +247,41 @@ fn disassembled(machine: &'static Machine, code: &[u8], base: u64) -> Result<Vec
     bounded(code.len())?;
     let failed = |what: &str| Error::new(format!("disassembler: {what}"));
     let capstone = open(machine)?;
-    let insns = capstone.disasm_all(code, base).map_err(|e| failed(&e.to_string()))?;
-    let behind = insns.iter().rposition(|i| i.mnemonic() != Some("nop")).map_or(0, |last| last + 1);
-    Ok(insns.iter().enumerate().map(|(n, insn)| decoded(machine, insn, n >= behind)).collect())
+    let mut all = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        let insns = capstone.disasm_all(rest, base + at as u64).map_err(|e| failed(&e.to_string()))?;
+        let behind = insns.iter().rposition(|i| i.mnemonic() != Some("nop")).map_or(0, |last| last + 1);
+        all.extend(insns.iter().enumerate().map(|(n, insn)| match named(machine, insn.bytes()) {
+            // Some of them it takes for others.
+            Some((bytes, name)) if bytes.len() == insn.len() => unnamed(bytes, name, insn.address()),
+            _ => decoded(machine, insn, n >= behind),
+        }));
+        at += insns.iter().map(|insn| insn.len()).sum::<usize>();
+        let rest = code.get(at..).unwrap_or_default();
+        let Some((bytes, name)) = named(machine, rest) else { break };
+        all.push(unnamed(bytes, name, base + at as u64));
+        at += bytes.len();
+    }
+    Ok(all)
+}
+
+/// The instruction at the start of code, if it is one that the disassembler does not know.
+fn named(machine: &'static Machine, code: &[u8]) -> Option<(&'static [u8], (&'static str, &'static str))> {
+    machine.unnamed.iter().find(|(bytes, _)| code.starts_with(bytes)).copied()
+}
+
+/// An instruction that the disassembler does not know. None of them branches.
+fn unnamed(bytes: &[u8], (mnemonic, operands): (&str, &str), at: u64) -> Decoded {
+    Decoded {
+        at,
+        size: bytes.len() as u8,
+        text: format!("{mnemonic:<7} {operands}").into(),
+        mnemonic: mnemonic.len() as u8,
+        branch: None,
+        goes: Goes::On,
+        target: None,
+        last: false,
+        filler: false,
+    }
 }

@@ -10,7 +10,7 @@ use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule,
-    UnwindContext, UnwindSection,
+    UnwindContext, UnwindSection, Vendor,
 };
 use link::{Image, SymbolKind};
 
@@ -134,6 +134,27 @@ impl Table {
             (false, false) => Said::Nothing,
         }
     }
+}
+
+/// What `.eh_frame` says of the frame at these addresses: the register that CFA is told from, and bytes from it.
+pub(crate) fn frames(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> HashMap<u64, (Reg, i64)> {
+    let (at, bytes) = contents(image, ".eh_frame");
+    let mut frames = EhFrame::new(bytes, LittleEndian);
+    // It says where return addresses are signed in a way that no other architecture uses.
+    frames.set_vendor(Vendor::AArch64);
+    let bases = BaseAddresses::default().set_eh_frame(at);
+    let mut context = UnwindContext::new();
+    let entries = entries(&frames, &bases);
+    let mut last: Option<&Entry> = None;
+    let mut all = HashMap::new();
+    for pc in addresses {
+        last = last.filter(|fde| fde.contains(pc)).or_else(|| entries.iter().find(|fde| fde.contains(pc)));
+        let row = last.and_then(|fde| fde.unwind_info_for_address(&frames, &bases, &mut context, pc).ok());
+        let Some(CfaRule::RegisterAndOffset { register, offset }) = row.map(|row| row.cfa().clone()) else { continue };
+        let reg = abi.regs.iter().position(|r| r.dwarf == register.0).map(|n| Reg(n as u8));
+        all.extend(reg.map(|reg| (pc, (reg, offset))));
+    }
+    all
 }
 
 /// What an unwind table says of a trampoline.

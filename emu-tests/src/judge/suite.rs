@@ -268,6 +268,7 @@ mod tests {
             at: n as u64,
             size: 1,
             text: (*text).into(),
+            mnemonic: 0,
             branch: None,
             goes: Goes::On,
             target: None,

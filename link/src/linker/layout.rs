@@ -110,6 +110,9 @@ fn collect<'a>(objects: &[Object<'a>]) -> Result<Vec<Output<'a>>> {
                 continue;
             }
             let refuse = |what: &str| Err(Error::new(format!("{}: section {name} {what}", object.name)));
+            if flags.contains(elf::SHF_TLS) && object.glance {
+                continue;
+            }
             if flags.contains(elf::SHF_TLS) {
                 return refuse("is thread-local, which an image cannot have");
             }

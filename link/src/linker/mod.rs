@@ -32,7 +32,7 @@ pub use self::symbols::STUBS;
 /// patched instruction that does not reach, a name in `options` that nothing defines.
 pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<Image> {
     let mut objects = inputs.iter().map(Object::read).collect::<Result<Vec<_>>>()?;
-    objects.iter_mut().for_each(|object| object.alone = options.stub.is_some());
+    objects.iter_mut().for_each(|object| (object.alone, object.glance) = (options.stub.is_some(), options.glance));
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
@@ -57,7 +57,9 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
         missing.dedup();
         add_stubs(stub, &missing, (&mut segments, &mut sections, &mut symbols), &mut globals)?;
     }
-    let got = add_got(backend, &objects, (&mut segments, &mut sections))?;
+    // What is not applied needs no table.
+    let through = if options.glance { &[] } else { &objects[..] };
+    let got = add_got(backend, through, (&mut segments, &mut sections))?;
     let (sites, references) = (Vec::new(), Vec::new());
     let mut image = Image { machine, e_flags, segments, sections, symbols, sites, references };
     image.references = relocate(&mut image, backend, &objects, (&globals, got), options)?;
@@ -76,6 +78,14 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
 /// As [`link`].
 pub fn examine(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<Image> {
     link(backend, &[*input], &Options { stub: Some(stub), references: true, ..Options::default() })
+}
+
+/// The same, for looking at and not for running: the object may have relocations that are not known here, and thread-local data.
+///
+/// # Errors
+/// As [`link`], but for these.
+pub fn glance(backend: &dyn Patch, input: &Input, stub: &'static [u8]) -> Result<Image> {
+    link(backend, &[*input], &Options { stub: Some(stub), references: true, glance: true, ..Options::default() })
 }
 
 /// `e_machine` and `e_flags` of the image, if the objects are compatible.

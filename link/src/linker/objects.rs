@@ -18,6 +18,8 @@ pub(crate) struct Object<'a> {
     pub(crate) at: Vec<Option<u64>>,
     /// It is judged by itself: what only a whole program has is undefined in it.
     pub(crate) alone: bool,
+    /// It is laid out, and nothing else.
+    pub(crate) glance: bool,
 }
 
 /// A symbol of an input.
@@ -26,6 +28,7 @@ pub(crate) struct Definition<'a> {
     pub(crate) st_type: elf::SymbolType,
     pub(crate) local: bool,
     pub(crate) weak: bool,
+    pub(crate) hidden: bool,
     /// The symbol's address, if the input defines it.
     pub(crate) address: Option<u64>,
     pub(crate) size: u64,
@@ -53,7 +56,7 @@ impl<'a> Object<'a> {
         parts_fit_file(input, sections.iter().skip(1).filter_map(|s| Some(s.file_range(LE)?.1)))?;
         let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(damaged(name))?;
         let at = vec![None; sections.len()];
-        Ok(Object { name, bytes, header, sections, symbols, at, alone: false })
+        Ok(Object { name, bytes, header, sections, symbols, at, alone: false, glance: false })
     }
 
     pub(crate) fn section_name(&self, index: usize) -> &'a str {
@@ -116,10 +119,10 @@ impl<'a> Object<'a> {
             }
             (None, _) => return refuse("is in a reserved section that has no meaning here"),
         };
-        let resolved = symbol.st_type() == elf::STT_GNU_IFUNC && self.alone;
+        let resolved = symbol.st_type() == elf::STT_GNU_IFUNC && self.alone && !self.glance;
         let address = address.filter(|_| !resolved);
         match symbol.st_type() {
-            elf::STT_GNU_IFUNC if resolved => {}
+            elf::STT_GNU_IFUNC if resolved || self.glance => {}
             // An undefined one is defined elsewhere, with its place in threads' memory.
             elf::STT_TLS if address.is_some() => return refuse("is thread-local, which an image cannot have"),
             elf::STT_GNU_IFUNC => return refuse("is resolved at run time, which an image cannot"),
@@ -133,6 +136,7 @@ impl<'a> Object<'a> {
             st_type: symbol.st_type(),
             local: symbol.is_local(),
             weak: symbol.is_weak(),
+            hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
             address,
             size: symbol.st_size(LE),
         })

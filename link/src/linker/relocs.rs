@@ -59,7 +59,7 @@ pub(super) fn relocate(
     let mut all = pending(objects, globals, options.first)?;
     all.retain(|reloc| !(options.stub.is_some() && backend.is_padding(reloc.r_type)));
     for reloc in &mut all {
-        if let Some(direct) = backend.through_got(reloc.r_type) {
+        if let Some(direct) = backend.through_got(reloc.r_type).filter(|_| !options.glance) {
             // The addend is the distance from the field to what counts it, not from the symbol.
             let word = got.word(image, reloc.value.wrapping_add_signed(-reloc.addend))?;
             (reloc.r_type, reloc.value) = (direct, word.wrapping_add_signed(reloc.addend));
@@ -80,12 +80,19 @@ pub(super) fn relocate(
         let mut rel = Relocation { r_type: reloc.r_type, place: reloc.place, value: reloc.value, high: 0 };
         if low(&reloc) {
             rel.high = reloc.value;
-            rel.value = high(rel.high).ok_or_else(|| Error::Unpaired { high: rel.high }.at(place()))?;
+            rel.value = match high(rel.high) {
+                Some(value) => value,
+                None if options.glance => 0,
+                None => return Err(Error::Unpaired { high: rel.high }.at(place())),
+            };
         }
         let field = image
             .bytes_mut(reloc.place, reloc.room as usize)
             .ok_or_else(|| Error::new("the section has no contents to relocate").at(place()))?;
-        backend.relocate(&rel, field).map_err(|e| e.at(place()))?;
+        match backend.relocate(&rel, field) {
+            Err(e) if !options.glance => return Err(e.at(place())),
+            _ => {}
+        }
         if options.references || goes_on(options) {
             applied.push(rel);
         }
@@ -136,6 +143,8 @@ fn pending(objects: &[Object], globals: &Globals, first: usize) -> Result<Vec<Pe
                     match address {
                         Some(address) => address,
                         None if found.weak => 0,
+                        // Thread-local data.
+                        None if object.glance => continue,
                         None => {
                             let symbol = object.symbol(index)?.name;
                             if seen.insert((o, symbol)) {

@@ -74,7 +74,7 @@ pub(super) fn define<'a>(objects: &[Object<'a>], first: usize, mark: &str) -> Re
             if file.is_local(index)? != of_local {
                 continue;
             }
-            let Definition { name, st_type, local, weak, address, size } = file.symbol(index)?;
+            let Definition { name, st_type, local, weak, hidden, address, size } = file.symbol(index)?;
             let Some(address) = address.filter(|_| !matches!(st_type, elf::STT_SECTION | elf::STT_FILE)) else {
                 continue;
             };
@@ -95,6 +95,7 @@ pub(super) fn define<'a>(objects: &[Object<'a>], first: usize, mark: &str) -> Re
                 size,
                 kind: SymbolKind::of(st_type),
                 local,
+                hidden,
                 input: Some(object),
             });
         }
@@ -176,7 +177,15 @@ pub(super) fn add_stubs<'a>(
         bytes.resize(bytes.len().next_multiple_of(ROOM), 0);
         globals.insert(name, Global { object: u32::MAX, address, weak: false });
         let kind = SymbolKind::NoType;
-        symbols.push(Symbol { name: name.to_owned(), address, size: ROOM as u64, kind, local: false, input: None });
+        symbols.push(Symbol {
+            name: name.to_owned(),
+            address,
+            size: ROOM as u64,
+            kind,
+            local: false,
+            hidden: false,
+            input: None,
+        });
     }
     let (size, access) = (bytes.len() as u64, Access::Execute);
     segments.push(Segment { address: start, bytes, mem_size: size, access });

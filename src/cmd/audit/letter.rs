@@ -3,9 +3,9 @@
 use codegen::words::error::{Error, Result};
 use tool::printed::printable;
 
-use super::files::Origin;
 use super::finding::Finding;
 use super::lines::Line;
+use crate::cmd::shared::files::Origin;
 use crate::cmd::shared::ui::wrap;
 
 /// Columns that mails have.

@@ -1,12 +1,10 @@
 //! `audit`: assembly of others, without a contract.
 
 mod baseline;
-mod files;
 mod finding;
 mod human;
 mod letter;
 mod lines;
-mod package;
 mod sarif;
 
 use std::collections::{HashMap, HashSet};
@@ -21,12 +19,12 @@ use serde::Serialize;
 use wildmatch::WildMatch;
 
 use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
+use super::shared::files::{Files, Origin, Unit};
 use super::shared::input;
 use super::shared::output;
 use super::shared::sandbox::SandboxArg;
 use super::shared::ui::Ui;
 use baseline::Baseline;
-use files::{Files, Origin, Unit};
 use finding::{Done, Finding, Spot};
 use lines::{Line, line_of};
 

@@ -1,6 +1,7 @@
 //! `check`: run trampolines in an emulator against their contracts.
 
 mod agreement;
+mod marks;
 mod protocol;
 mod running;
 
@@ -97,8 +98,15 @@ pub struct CheckArgs {
     /// meet lead where it should?
     #[arg(long, conflicts_with_all = ["trampolines", "set", "seed", "function", "situation", "fixture", "attached", "handler",
         "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw", "contract", "list_clauses",
-        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "kernel_build", "running", "kcore", "kallsyms", "btf", "engine", "enforce"])]
+        "list_places", "views", "verbose", "strict", "kselftest", "alternatives", "sandbox", "kernel_build", "running", "kcore", "kallsyms", "btf", "engine", "enforce", "marks"])]
     pub sites: bool,
+    /// Hold what objects promise of their protection (.note.gnu.property) against their code, without a run: objects, archives,
+    /// Debian packages, or folders of them
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["trampolines", "arch", "set", "profile", "seed", "function",
+        "situation", "fixture", "attached", "handler", "entry_sp", "distance", "closely", "minimise", "expect", "object", "raw",
+        "contract", "list_clauses", "list_places", "views", "sites", "alternatives", "kernel_build", "running", "kcore", "kallsyms",
+        "btf", "engine", "enforce"])]
+    pub marks: Vec<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,
 }
@@ -120,6 +128,7 @@ Examples:
   tramptool check --arch riscv64 --format junit -o riscv64.xml
   tramptool check --object ftrace_64.o rethook.o --contract linux-6.12-x86_64-orc
   tramptool check --enforce --arch arm64
+  tramptool check --marks libfoo.a my.o
   tramptool check --running
   tramptool check --kcore kcore.elf --kallsyms kallsyms.txt --btf vmlinux.btf
   tramptool check --raw dump.bin --base 0xa000000 --entry 0xa000040 --arch x86_64 --contract my.toml";
@@ -138,6 +147,9 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<u8> {
     }
     if args.sites {
         return protocol::run(&args.arch, &args.profile, &args.report, ui);
+    }
+    if !args.marks.is_empty() {
+        return marks::run(&args.marks, &args.sandbox, &args.report, ui);
     }
     args.report.finish(|| {
         // Read first: a mistake in it need not wait for the run.

@@ -6,9 +6,13 @@ pub mod compressed;
 pub mod engine;
 pub mod exit;
 #[cfg(feature = "judge")]
+pub mod files;
+#[cfg(feature = "judge")]
 pub mod foreign;
 pub mod input;
 pub mod output;
+#[cfg(feature = "judge")]
+pub mod package;
 pub mod refused;
 #[cfg(feature = "judge")]
 pub mod running;

@@ -1,4 +1,4 @@
-//! What is audited: objects, archives, shared libraries, packages and folders of them.
+//! What is looked into: objects, archives, shared libraries, packages and folders of them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

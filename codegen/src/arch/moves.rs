@@ -1,0 +1,70 @@
+//! What an instruction does to the stack pointer and to return addresses. Whoever follows these moves along a function's paths knows
+//! where each return leads, without a run.
+
+use crate::words::abi::Reg;
+
+/// One effect of an instruction; an instruction has as many as it takes, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// `to` becomes `from` plus a number.
+    Add {
+        /// The register that is written.
+        to: Reg,
+        /// The register that is read.
+        from: Reg,
+        /// The number.
+        plus: i64,
+    },
+    /// `to` becomes a number.
+    Number {
+        /// The register that is written.
+        to: Reg,
+        /// The number.
+        value: i64,
+    },
+    /// `to` becomes `from` plus or minus another register.
+    Sum {
+        /// The register that is written.
+        to: Reg,
+        /// The register that is read.
+        from: Reg,
+        /// The register that is added or taken away.
+        by: Reg,
+        /// It is taken away.
+        minus: bool,
+    },
+    /// The register is rounded down to a multiple.
+    Align(Reg),
+    /// `to` becomes eight bytes of memory.
+    Load {
+        /// The register that is written.
+        to: Reg,
+        /// The register with an address.
+        at: Reg,
+        /// Bytes from there.
+        plus: i64,
+    },
+    /// Bytes of memory are written.
+    Store {
+        /// All eight bytes of this register; `None` if other bytes are.
+        what: Option<Reg>,
+        /// The register with an address.
+        at: Reg,
+        /// Bytes from there.
+        plus: i64,
+        /// How many are written.
+        bytes: u8,
+    },
+    /// Two registers change places.
+    Swap(Reg, Reg),
+    /// The register gets a value that is not followed.
+    Lose(Reg),
+    /// The return address in the register is signed (arm64), or put onto the shadow stack too (riscv64).
+    Sign(Reg),
+    /// Its signature is checked and taken away (arm64), or it is taken from the shadow stack and compared (riscv64).
+    Authenticate(Reg),
+    /// The shadow stack's pointer is read or written.
+    ShadowPointer,
+    /// Nothing comes behind the instruction: it traps or stops.
+    Stop,
+}
