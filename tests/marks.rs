@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use codegen::arch::facts::Promise;
 use common::{Bench, arches};
+use object::{Object, ObjectSection};
 use serde_json::Value;
 
 mod common;
@@ -201,4 +203,73 @@ fn what_has_no_note_of_its_own_is_refused() {
     fs::write(bench.path("empty.h"), "int f(void);\n").unwrap();
     bench.refuses(&["check", "--marks", "empty.h"], &["no object for a machine that is known here"]);
     bench.refuses(&["check", "--marks", "linked", "--arch", common::any()], &["--marks"]);
+}
+
+/// A trampoline's object and contract, with other bits in the note. Returns the places at which P27 fails.
+fn with_bits(bench: &Bench, arch: &str, bits: u32) -> Vec<String> {
+    let mut bytes = fs::read(bench.path("t.o")).unwrap();
+    let note =
+        object::File::parse(&*bytes).unwrap().section_by_name(".note.gnu.property").unwrap().file_range().unwrap();
+    // The first property is the only one: its four bytes are behind its header and the note's.
+    let at = note.0 as usize + 24;
+    bytes[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+    fs::write(bench.path("changed.o"), bytes).unwrap();
+    let args = ["check", "--object", "changed.o", "--contract", "t.toml", "--arch", arch, "--format", "json"];
+    let report: Value = serde_json::from_slice(&bench.run(&args).stdout).unwrap();
+    let failed = report["results"].as_array().unwrap().iter().filter(|row| row["verdict"] == "fail");
+    let places =
+        |row: &Value| row["places"].as_array().unwrap().iter().map(|at| at.as_str().unwrap().to_owned()).collect();
+    failed
+        .map(|row| (row["clause"].clone(), places(row)))
+        .flat_map(|(clause, places): (Value, Vec<String>)| {
+            assert_eq!(clause, "P27");
+            places
+        })
+        .collect()
+}
+
+/// What the judge says of a note with a bit less, and of one with a bit that the trampoline breaks.
+#[test]
+fn a_note_with_other_bits_fails() {
+    let mut changed = 0;
+    for arch in tool::BACKENDS.iter().map(|backend| backend.facts()) {
+        let marks = arch.marks.as_ref().unwrap();
+        let protected = &common::expected::expected(tool::backend(arch.name).unwrap()).process.protected;
+        for (trampoline, breaks) in [("trace_caller", &[][..]), ("trace_return", &[Promise::Paired])] {
+            let bench = Bench::new();
+            let set: Vec<&str> = protected.iter().flat_map(|set| ["--set", set]).collect();
+            let gen_args = [
+                "gen",
+                trampoline,
+                "--arch",
+                arch.name,
+                "--profile",
+                "bare",
+                "--emit",
+                "obj,contract",
+                "--stem",
+                "t",
+                "-o",
+                ".",
+            ];
+            bench.ok(&[&gen_args[..], &set].concat());
+            let [object] = &judged(&bench, &["t.o"])[..] else { panic!("{}", arch.name) };
+            let bits = u32::try_from(object["noted"].as_u64().unwrap()).unwrap();
+            assert!(with_bits(&bench, arch.name, bits).is_empty(), "{} {trampoline}", arch.name);
+            for feature in marks.features {
+                // Of what no code of an object has to do with, either is right.
+                let idle = matches!(feature.promise, Promise::Signed | Promise::Guarded);
+                if idle || bits & feature.bit == 0 && !breaks.contains(&feature.promise) {
+                    continue;
+                }
+                let failed = with_bits(&bench, arch.name, bits ^ feature.bit);
+                assert!(!failed.is_empty(), "{} {trampoline} {}", arch.name, feature.name);
+                assert!(failed.iter().all(|place| place.starts_with("mark:")), "{failed:?}");
+                changed += 1;
+            }
+        }
+    }
+    // Two bits less on two architectures and one on the third; where returns are all checked, of what is returned to one less and one
+    // more; where they are not, one less.
+    assert_eq!(changed, 10);
 }

@@ -11,7 +11,7 @@ use emu_tests::{Clause, Filter, Row, Verdict};
 mod common;
 
 /// What stands in a cell for a reason not to check a clause, by the reason's id. Others do not occur where all cases are run.
-const MARKS: [(&str, &str); 14] = [
+const MARKS: [(&str, &str); 15] = [
     ("-c", "as-callback"),
     ("-s", "no-site"),
     ("-a", "after-function"),
@@ -22,6 +22,7 @@ const MARKS: [(&str, &str); 14] = [
     ("-t", "no-unpaired-return"),
     ("-n", "calls-nothing"),
     ("-x", "no-exceptions"),
+    ("-m", "no-marks"),
     ("-d", "decides-nothing"),
     ("-e", "engine-lacks"),
     ("-w", "way-not-taken"),

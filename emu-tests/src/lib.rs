@@ -10,12 +10,12 @@
 //! 1. `engine`: the emulated machine.
 //! 2. `report`: verdicts, and the places that they are about.
 //! 3. `run`: which runs there are.
-//! 4. `judge`: runs, held against contracts.
-//! 5. `contract`: contracts in files.
-//! 6. `observe`: what a trampoline does, learnt without a contract.
-//! 7. `compose`: users of the runtime in all combinations.
-//! 8. `probe`: probes by their definitions.
-//! 9. `marks`: what objects promise of their protection, held against their code.
+//! 4. `marks`: what objects promise of their protection, held against their code.
+//! 5. `judge`: runs, held against contracts.
+//! 6. `contract`: contracts in files.
+//! 7. `observe`: what a trampoline does, learnt without a contract.
+//! 8. `compose`: users of the runtime in all combinations.
+//! 9. `probe`: probes by their definitions.
 //! 10. `audit`: functions of others, without a contract.
 
 mod audit;

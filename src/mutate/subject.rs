@@ -292,6 +292,11 @@ impl Candidate<'_> {
         emu_tests::observe(&object, Some(self.trampoline()), crate::BACKENDS, suite.convention.orc)
     }
 
+    /// Is the object the same with the fault?
+    pub(super) fn is_unchanged(&self) -> Result<bool> {
+        Ok(self.faulty()? == self.subject.suite.objects[self.object].1)
+    }
+
     /// The object with the fault.
     pub(super) fn faulty(&self) -> Result<Vec<u8>> {
         let MutationSubject { suite, origin, .. } = self.subject;

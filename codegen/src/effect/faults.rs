@@ -81,6 +81,8 @@ operators! {
     SiteShort "SITE_SHORT" "the table of call sites ends one byte before the call does";
     PadOff "PAD_OFF" "the table of call sites has the landing pad elsewhere, or none";
     PadAgain "PAD_AGAIN" "the table of call sites has a landing pad for what hands the exception back";
+    MarkMissing "MARK_MISSING" "the object's note lacks a mark of protection that is true";
+    MarkFalse "MARK_FALSE" "the object's note has a mark of protection that is not true";
     RecordOrder "RECORD_ORDER" "two frame records have each other's place";
     Torn "TORN" "a word that signals may change too is changed in more than one step";
     DropInt3 "DROP_INT3" "what stops speculation is missing";
@@ -139,6 +141,10 @@ pub enum Misstated {
     NoPad,
     /// The call that hands an exception back has a landing pad.
     PadAgain,
+    /// The note of the object lacks these bits.
+    Unmarked(u32),
+    /// The note of the object has these bits.
+    Marked(u32),
 }
 
 /// A fault in the type before a function.
@@ -168,6 +174,8 @@ impl fmt::Display for Misstated {
             Misstated::Pad(by) => write!(f, "call sites: landing pad {by:+}"),
             Misstated::NoPad => f.write_str("call sites: no landing pad"),
             Misstated::PadAgain => f.write_str("call sites: a landing pad where the exception is handed back"),
+            Misstated::Unmarked(bits) => write!(f, "note: without {bits:#x}"),
+            Misstated::Marked(bits) => write!(f, "note: with {bits:#x}"),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::arch::facts::{Feature, Promise};
 use crate::ask::spec::Spec;
 use crate::contract::Contract;
 use crate::effect::action::Action;
@@ -215,7 +216,7 @@ impl<I: Copy> Ways<I> {
 }
 
 /// Every edit of a listing. Some cannot be encoded, and some change nothing.
-fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Edit<MutantInsn<I>>> {
+fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &Target) -> Vec<Edit<MutantInsn<I>>> {
     let insn = |(line, l): (usize, &Line<I::Insn>)| match *l {
         Line::Insn(insn, _) => Some(At { line, insn: insn.into(), effects: insn.effects() }),
         _ => None,
@@ -240,7 +241,27 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract) -> Vec<Ed
     all.extend(torn::<I>(listing));
     all.extend(signed::<I>(listing, contract));
     all.extend(code.iter().flat_map(|c| narrowed::<I>(c, &contract.facts.abi)));
+    all.extend(marks(contract, target));
     all
+}
+
+/// What is wrong with the note that says which protection the object goes with, where there is one.
+fn marks<I: Copy>(contract: &Contract, target: &Target) -> Vec<Edit<I>> {
+    let paired = contract.is_paired();
+    let noted = target.property_note(paired).and_then(|note| note.get(6).copied());
+    let (Some(marks), Some(noted)) = (&target.facts.marks, noted) else { return Vec::new() };
+    let wrong = |feature: &Feature| match feature.promise {
+        // No trampoline has anything to do with it.
+        Promise::Guarded => None,
+        _ if noted & feature.bit != 0 => Some((Operator::MarkMissing, Misstated::Unmarked(feature.bit))),
+        Promise::Paired if !paired => Some((Operator::MarkFalse, Misstated::Marked(feature.bit))),
+        _ => None,
+    };
+    let edit = |(operator, misstated)| Edit {
+        misstate: Some((0, misstated)),
+        ..Edit::new(operator, Operand::None, Vec::new(), Vec::new())
+    };
+    marks.features.iter().filter_map(wrong).map(edit).collect()
 }
 
 /// The results of an instruction in 32 bits, where they may be addresses: each is cut behind it.
@@ -561,11 +582,11 @@ pub(crate) fn mutants<I: Mutable>(spec: &Spec, target: &Target) -> Result<Vec<Mu
     original.add(spec, target, &listing.symbols, &shape)?;
     let code = |a: Assembly| {
         let tables = (a.tables.bytes.clone(), a.tables.relocs.clone());
-        (a.text().to_vec(), a.relocs.clone(), a.eh_frame.bytes.clone(), tables)
+        (a.text().to_vec(), a.relocs.clone(), a.eh_frame.bytes.clone(), (tables, a.marks))
     };
     let mut seen = vec![code(original)];
     let mut mutants = Vec::new();
-    for (number, edit) in listed::<I>(&listing, &contract).into_iter().enumerate() {
+    for (number, edit) in listed::<I>(&listing, &contract, target).into_iter().enumerate() {
         // What the encoder refuses is no mutant: nobody could have assembled it.
         let mut assembly = Assembly::default();
         match edit.add::<I>(spec, target, &listing, &mut assembly) {
@@ -623,7 +644,7 @@ fn edit<I: Mutable>(
     target: &Target,
     listing: &Listing<I::Insn>,
 ) -> Result<Edit<MutantInsn<I>>> {
-    let mut all = listed::<I>(listing, &Contract::of(spec, target)?);
+    let mut all = listed::<I>(listing, &Contract::of(spec, target)?, target);
     if mutant.number >= all.len() {
         return Err(Error::new(format!("{}: no mutant {mutant}; valid: those of the same target", spec.name)));
     }

@@ -78,6 +78,8 @@ pub struct Assembly {
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// A return is not paired with a call, in a trampoline that is here.
     pub unpaired: bool,
+    /// Bits that the note lacks, and bits that it has besides: a mutant's fault.
+    pub marks: (u32, u32),
     /// The kind of the last trampoline.
     last: Option<Kind>,
     /// The places to which the listing refers: number of the symbol, and bytes behind it.
@@ -200,6 +202,11 @@ impl Assembly {
         self.align(target);
         self.text.extend(target.harden.padding);
         let wrong = shape.misstated;
+        match wrong {
+            Some(Misstated::Unmarked(bits)) => self.marks.0 |= bits,
+            Some(Misstated::Marked(bits)) => self.marks.1 |= bits,
+            _ => {}
+        }
         if let Some(word) = target.typed(spec.kind) {
             let wrong = if let Some(Misstated::Type(wrong)) = wrong { Some(wrong) } else { None };
             self.type_word(word, spec.name, target, wrong);

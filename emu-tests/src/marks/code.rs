@@ -178,9 +178,18 @@ fn functions(image: &Image) -> Vec<Function<'_>> {
         let section = image.sections.iter().find(|s| symbol.address.wrapping_sub(s.address) < s.size);
         defined && section.is_some_and(|s| s.access == link::Access::Execute)
     };
+    // A label inside of a function is none.
+    let sized = image.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Function && symbol.size > 1);
+    let mut inside: Vec<Range<u64>> =
+        sized.map(|s| s.address.saturating_add(1)..s.address.saturating_add(s.size)).collect();
+    inside.sort_by_key(|range| range.start);
+    let is_inside = |at: u64| {
+        let behind = inside.partition_point(|range| range.start <= at);
+        inside[..behind].last().is_some_and(|range| range.contains(&at))
+    };
     let is_function = |symbol: &&Symbol| match symbol.kind {
         SymbolKind::Function => true,
-        SymbolKind::NoType => !symbol.local,
+        SymbolKind::NoType => !symbol.local && !is_inside(symbol.address),
         SymbolKind::Object => false,
     };
     let mut symbols: Vec<&Symbol> = image.symbols.iter().filter(is_function).filter(code).collect();

@@ -104,6 +104,8 @@ clauses! {
         unchecked: RecordsNothing;
     P26 "P26", of: Trampoline, "no protection stops it, but where its contract says so",
         unchecked: NotEnforced;
+    P27 "P27", of: Trampoline, "marks of protection are true, and all that are true are there",
+        unchecked: NoMarks;
     Coverage "coverage", of: Cases, "every instruction was executed";
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use codegen::arch::facts::Promise;
+
 use crate::report::Clause;
 
 /// One row per place: its variant, its id, its sentence. Ids have no spaces. `tramptool check --list-places`
@@ -201,6 +203,7 @@ places! {
     Breakpoint => "breakpoint", "the breakpoint";
     SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
     SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
+    Mark { what: MarkOf } => "mark:{what:#}", "is {what} true (1 or 0), and what the note says";
     Reach { direction: Direction } => "reach:{direction:#}", "how far a site reaches {direction}";
     Beyond { direction: Direction } => "reach:{direction:#}:beyond",
         "a target beyond what a site reaches {direction} is written to it";
@@ -238,6 +241,23 @@ pub(crate) struct SlotWritten<'m>(pub &'m str);
 impl From<SlotWritten<'_>> for Place {
     fn from(SlotWritten(member): SlotWritten) -> Place {
         Place::SlotWritten { member: member.to_owned() }
+    }
+}
+
+/// The promise of a mark of protection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MarkOf(pub Promise);
+
+impl fmt::Display for MarkOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (f.alternate(), self.0) {
+            (true, Promise::Pads) => "pads",
+            (true, Promise::Paired | Promise::Guarded) => "returns",
+            (true, Promise::Signed) => "signed",
+            (false, Promise::Pads) => "the mark of landing pads",
+            (false, Promise::Paired | Promise::Guarded) => "the mark of shadow stacks",
+            (false, Promise::Signed) => "the mark of signed return addresses",
+        })
     }
 }
 

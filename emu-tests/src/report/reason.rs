@@ -49,6 +49,7 @@ reasons! {
     NoExceptions "no-exceptions", "it has no landing pad for exceptions";
     RecordsNothing "records-nothing", "it records nothing";
     NotEnforced "not-enforced", "the engine enforces nothing of it; see --enforce";
+    NoMarks "no-marks", "no object has a note of protection, or it was not decided; see check --marks";
     DecidesNothing "decides-nothing", "its callee decides nothing";
     EngineLacks "engine-lacks", "its instructions may change vector state that the engine lacks";
     WayNotTaken "way-not-taken", "not decided on a way out";
