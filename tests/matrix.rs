@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use codegen::arch::bare::Guard;
+use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
+use codegen::profile::target::Target;
 use common::{blessed, blessed_block};
 use emu_tests::{Clause, Filter, Row, Verdict};
 
@@ -220,6 +223,62 @@ fn short(arch: &str, rows: &[&Row]) -> String {
     out
 }
 
+/// Who has what of a protection: by the trampolines that are generated, the rows of the report, and what the other engine enforces.
+fn protection(backend: &dyn Backend, promise: Promise, rows: &[&Row]) -> String {
+    let (facts, machine) = (backend.facts(), backend.machine());
+    let Some(feature) = facts.marks.iter().flat_map(|marks| marks.features).find(|f| f.promise == promise) else {
+        return String::new();
+    };
+    let (clauses, guard) = match promise {
+        Promise::Pads => (&[Clause::P13, Clause::P27][..], Guard::LandingPad),
+        Promise::Paired => (&[Clause::P14, Clause::P27][..], Guard::ShadowStack),
+        Promise::Guarded => (&[][..], Guard::Checked),
+        Promise::Signed => (&[][..], Guard::Signed),
+    };
+    let noted = |target: &Target| target.property_note(true).is_some_and(|note| note[6] & feature.bit != 0);
+    // A promise about what no trampoline does is no part of any.
+    let asked = !matches!(promise, Promise::Guarded | Promise::Signed);
+    let generated = asked && common::targets(backend).iter().any(noted);
+    let held = |clause: &&Clause| rows.iter().any(|row| row.clause == **clause && row.verdict == Verdict::Pass);
+    let judged: Vec<&str> = clauses.iter().filter(held).map(|clause| clause.name()).collect();
+    let enforced = machine.bare.is_some_and(|bare| bare.enforces.contains(&guard));
+    let words = [
+        generated.then(|| "generated".to_owned()),
+        // tests/marks.rs has functions that break it.
+        (!asked).then(|| "judged (check --marks)".to_owned()),
+        (!judged.is_empty()).then(|| format!("judged ({})", judged.join(", "))),
+        generated.then(|| "executed".to_owned()),
+        (generated && enforced).then(|| "enforced".to_owned()),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    format!("{}: {}", feature.name, words.join(", "))
+}
+
+/// What is generated, judged, executed and enforced of each protection, and of vector registers.
+fn protections(results: &[Row]) -> String {
+    let names: Vec<&str> = tool::BACKENDS.iter().map(|backend| backend.facts().name).collect();
+    let mut out = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let mut line = |title: &str, cell: &dyn Fn(&dyn Backend) -> String| {
+        let cells: Vec<String> = tool::BACKENDS.iter().map(|backend| cell(*backend)).collect();
+        writeln!(out, "| {title} | {} |", cells.join(" | ")).unwrap();
+    };
+    let of = |backend: &dyn Backend| results.iter().filter(|r| r.arch == backend.facts().name).collect::<Vec<&Row>>();
+    for (title, promise) in [
+        ("landing pads", Promise::Pads),
+        ("shadow stack, which checks each return", Promise::Paired),
+        ("shadow stack, where code asks", Promise::Guarded),
+        ("signed return addresses", Promise::Signed),
+    ] {
+        line(title, &|backend| protection(backend, promise, &of(backend)));
+    }
+    line("vector registers", &|backend| {
+        let (machine, abi) = (backend.machine(), &backend.facts().abi);
+        let executed = format!("{} of {} bytes: executed (P2)", machine.vectors.len(), abi.vector_bytes);
+        format!("{executed}; {}: static (P2-wide)", machine.wide.0)
+    });
+    out
+}
+
 #[test]
 fn changes_of_options_are_put_together() {
     let set = |options: &[&str]| options.iter().map(|o| (*o).to_owned()).collect::<BTreeSet<_>>();
@@ -271,4 +330,5 @@ fn every_clause_holds_for_every_trampoline() {
         writeln!(tables, "\n{}", short(arch, &rows).trim_end()).unwrap();
     }
     blessed_block("docs/supported.md", "<!-- begin matrix -->", &format!("{tables}\n"));
+    blessed_block("docs/supported.md", "<!-- begin protections -->", &format!("\n{}\n", protections(&report.results)));
 }
