@@ -414,7 +414,7 @@ fn every_property_has_its_page() {
     }
     assert!(b.ok(&["explain", "P9"]).contains("  bug:F1 (P9, arm64 ftrace_stub_direct_tramp): the stub went back"));
     assert!(!b.ok(&["explain", "coverage"]).contains("bug:"));
-    b.refuses(&["explain", "P28"], &["unknown clause 'P27'", "P1, P2", "coverage"]);
+    b.refuses(&["explain", "P28"], &["unknown clause 'P28'", "P1, P2", "coverage"]);
 }
 
 /// A failing run prints the command that runs exactly the failing case again, and that command fails in the same way.

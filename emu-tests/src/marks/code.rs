@@ -1,5 +1,6 @@
 //! The instructions of an object's functions, with what they do to return addresses.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -50,7 +51,12 @@ pub(super) struct Code<'i> {
     /// Where bytes are no instruction that is known.
     pub unreadable: Vec<u64>,
     frames: HashMap<u64, (Reg, i64)>,
+    /// What may still be spent on following paths: values that are compared or copied.
+    left: Cell<u64>,
 }
+
+/// What may be spent on an object. The largest of libstdc++ and SQLite take less than a hundredth of it.
+const BUDGET: u64 = 1 << 28;
 
 impl<'i> Code<'i> {
     /// Decode them.
@@ -66,6 +72,7 @@ impl<'i> Code<'i> {
             insns: BTreeMap::new(),
             unreadable: Vec::new(),
             frames: HashMap::new(),
+            left: Cell::new(BUDGET),
         };
         for function in &functions {
             let size = function.range.end - function.range.start;
@@ -122,6 +129,12 @@ impl<'i> Code<'i> {
             self.unreadable.push(end);
         }
         Ok(())
+    }
+
+    /// Spend this much. Returns whether something is left.
+    pub fn spend(&self, much: u64) -> bool {
+        self.left.set(self.left.get().saturating_sub(much));
+        self.left.get() > 0
     }
 
     /// The instruction here.

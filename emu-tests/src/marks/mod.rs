@@ -182,7 +182,11 @@ fn object(
     let functions = followed.len();
     let marks = features.iter().map(|feature| {
         let (mut reasons, concerns) = match feature.promise {
-            Promise::Pads => pads::missing(&code, taken, &followed),
+            Promise::Pads => {
+                let (mut missing, some) = pads::missing(&code, taken, &followed);
+                missing.extend(of_paths(&followed, Promise::Pads));
+                (missing, some)
+            }
             Promise::Paired => (of_paths(&followed, Promise::Paired), functions > 0),
             promise => (of_paths(&followed, promise), followed.values().any(|f| f.guards)),
         };

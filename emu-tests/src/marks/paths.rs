@@ -14,8 +14,11 @@ use super::why::Why;
 /// Instructions of one function that are followed.
 const MOST: usize = 1 << 16;
 
-/// Times that a piece of code is gone through before nobody knows what it does.
+/// Times that code to which no branch leads is told what is known where it may come from.
 const ROUNDS: usize = 64;
+
+/// Values that are kept for one function: each takes some ten bytes of memory.
+const KEPT: u64 = 1 << 21;
 
 /// Something about a function that speaks against a promise.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,17 +59,21 @@ pub(super) fn follow(code: &Code, function: &Function) -> Followed {
         if !paths.settle() {
             let why = Why::TooLong;
             let problem = |promise| Problem { promise, at: function.range.start, why: why.clone() };
-            let problems = [Promise::Paired, Promise::Guarded, Promise::Signed].map(problem).into();
+            let problems = PROMISES.map(problem).into();
             return Followed { problems, joined, ..Followed::default() };
         }
         let ends = paths.ends();
-        if ends.joined.is_subset(&joined) {
+        // Where nothing may be spent any more, the next round says so.
+        if ends.joined.is_subset(&joined) && code.spend(0) {
             let problems = ends.problems.into_iter().collect();
             return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards: paths.guards };
         }
         joined.extend(ends.joined);
     }
 }
+
+/// What code that was not followed leaves open.
+const PROMISES: [Promise; 4] = [Promise::Pads, Promise::Paired, Promise::Guarded, Promise::Signed];
 
 struct Paths<'c, 'i> {
     code: &'c Code<'i>,
@@ -76,6 +83,8 @@ struct Paths<'c, 'i> {
     /// Heads of which no branch says that it leads there.
     hidden: Vec<u64>,
     guards: bool,
+    /// Values that `heads` has.
+    kept: u64,
     too_long: bool,
 }
 
@@ -105,7 +114,8 @@ impl<'c, 'i> Paths<'c, 'i> {
     fn of(code: &'c Code<'i>, function: &Function, joined: &BTreeSet<u64>) -> Paths<'c, 'i> {
         let range = function.range.clone();
         let heads = BTreeMap::new();
-        let mut paths = Paths { code, range: range.clone(), heads, hidden: Vec::new(), guards: false, too_long: false };
+        let mut paths =
+            Paths { code, range: range.clone(), heads, hidden: Vec::new(), guards: false, kept: 0, too_long: false };
         let mut reached = BTreeSet::new();
         paths.reach(range.start, joined, &mut reached);
         joined.iter().for_each(|at| paths.reach(*at, joined, &mut reached));
@@ -185,11 +195,12 @@ impl<'c, 'i> Paths<'c, 'i> {
         // Each round may reach jumps and calls that lead on.
         for _ in 0..ROUNDS {
             let open = self.enter_hidden();
-            if open.is_empty() {
-                return true;
-            }
+            let done = open.is_empty();
             if !self.spread(open) {
                 return false;
+            }
+            if done {
+                return !self.too_long;
             }
         }
         false
@@ -199,57 +210,65 @@ impl<'c, 'i> Paths<'c, 'i> {
     /// exception leads there. Returns what has learnt something.
     fn enter_hidden(&mut self) -> BTreeSet<u64> {
         let mut sources = Sources::default();
+        let mut kept = 0;
         for (head, state) in self.heads.iter().filter(|_| !self.hidden.is_empty()) {
             let Some(state) = state else { continue };
             let out = self.piece(*head, state.clone());
+            let new = [&out.sources.jumps, &out.sources.leaves, &out.sources.calls];
+            kept += new.into_iter().flatten().map(State::size).sum::<u64>();
+            if kept > KEPT {
+                self.too_long = true;
+                return BTreeSet::new();
+            }
             sources.jumps.extend(out.sources.jumps);
             sources.leaves.extend(out.sources.leaves);
             sources.calls.extend(out.sources.calls);
         }
         let abi = &self.code.backend.facts().abi;
         let mut open = BTreeSet::new();
-        for at in &self.hidden {
-            let Some(known) = self.heads.get_mut(at) else { continue };
-            let fits = |state: &&State| self.code.frame(*at).is_none_or(|(reg, bytes)| state.is_frame(abi, reg, bytes));
+        for at in self.hidden.clone() {
+            let fits = |state: &&State| self.code.frame(at).is_none_or(|(reg, bytes)| state.is_frame(abi, reg, bytes));
             let all = [&sources.jumps, &sources.leaves, &sources.calls];
             let fitting = all.iter().map(|states| states.iter().filter(fits).collect::<Vec<_>>());
             let Some(from) = fitting.into_iter().find(|states| !states.is_empty()) else { continue };
             for state in from {
-                let changed = match known {
-                    Some(known) => known.meet(state),
-                    None => {
-                        *known = Some(state.clone());
-                        true
-                    }
-                };
-                if changed {
-                    open.insert(*at);
+                if self.learn(at, state) {
+                    open.insert(at);
                 }
             }
         }
         open
     }
 
-    /// Go on from these.
+    /// Control comes to a head with this state. Returns whether less is known there now.
+    fn learn(&mut self, head: u64, state: &State) -> bool {
+        if !self.code.spend(state.size()) {
+            return false;
+        }
+        let known = self.heads.entry(head).or_insert(None);
+        let before = known.as_ref().map_or(0, State::size);
+        let changed = match known {
+            Some(known) => known.meet(state),
+            None => {
+                *known = Some(state.clone());
+                true
+            }
+        };
+        self.kept += known.as_ref().map_or(0, State::size) - before;
+        self.too_long |= self.kept > KEPT;
+        changed
+    }
+
+    /// Go on from these. Returns whether that came to an end.
     fn spread(&mut self, mut open: BTreeSet<u64>) -> bool {
-        let mut left = ROUNDS * self.heads.len();
         while let Some(head) = open.pop_first() {
             let Some(Some(state)) = self.heads.get(&head).cloned() else { continue };
             for (to, state) in self.piece(head, state).to {
-                let known = self.heads.entry(to).or_insert(None);
-                let changed = match known {
-                    Some(known) => known.meet(&state),
-                    None => {
-                        *known = Some(state);
-                        true
-                    }
-                };
-                if changed {
+                if self.learn(to, &state) {
                     open.insert(to);
                 }
             }
-            left = left.saturating_sub(1);
-            if left == 0 {
+            if self.too_long || !self.code.spend(0) {
                 return false;
             }
         }
@@ -279,7 +298,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         let mut out = Out::default();
         let mut at = head;
         loop {
-            let Some(insn) = self.code.insn(at) else {
+            let (true, Some(insn)) = (self.code.spend(1), self.code.insn(at)) else {
                 if self.code.unreadable.contains(&at) {
                     out.all(at, &Why::NoInstruction);
                 }
@@ -437,7 +456,7 @@ impl Out {
     }
 
     fn all(&mut self, at: u64, why: &Why) {
-        for promise in [Promise::Paired, Promise::Guarded, Promise::Signed] {
+        for promise in PROMISES {
             self.problem(promise, at, why.clone());
         }
     }

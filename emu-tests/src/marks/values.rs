@@ -78,7 +78,7 @@ impl State {
             return;
         };
         let place = base.wrapping_add(plus);
-        let reaches = place.wrapping_sub(7)..place.wrapping_add(bytes.into());
+        let reaches = place.saturating_sub(7)..place.saturating_add(bytes.into());
         let lost: Vec<_> = self.stack.range((from, reaches.start)..(from, reaches.end)).map(|(key, _)| *key).collect();
         for key in lost {
             self.stack.remove(&key);
@@ -158,6 +158,11 @@ impl State {
     pub fn is_as_called(&self, abi: &Abi) -> bool {
         let sp = self.get(abi.sp) == Value::Stack { from: None, bytes: 0 };
         sp && !self.taken && self.returns_to(abi, abi.link) == Value::Return
+    }
+
+    /// How much is known: what it costs to compare it.
+    pub fn size(&self) -> u64 {
+        (self.regs.len() + self.stack.len()) as u64
     }
 
     /// Does this register, plus these bytes, lead to where SP was before the function was called?
