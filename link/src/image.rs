@@ -128,6 +128,13 @@ impl Image {
         self.symbols.iter().filter(|s| s.name == name).min_by_key(|s| s.local)
     }
 
+    /// The section with this address in it.
+    pub fn section_at(&self, address: u64) -> Option<&Section> {
+        let behind = self.sections.partition_point(|section| section.address <= address);
+        let before = self.sections.get(behind.checked_sub(1)?)?;
+        (address - before.address < before.size).then_some(before)
+    }
+
     /// The `len` bytes at `address`, if the image has contents there.
     pub fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
         self.segments.iter().find_map(|s| {

@@ -1,7 +1,7 @@
 //! The instructions of an object's functions, with what they do to return addresses.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use codegen::arch::machine::{Branch, Goes};
@@ -49,7 +49,7 @@ pub(super) struct Code<'i> {
     pub functions: Vec<Function<'i>>,
     insns: BTreeMap<u64, Insn>,
     /// Where bytes are no instruction that is known.
-    pub unreadable: Vec<u64>,
+    pub unreadable: BTreeSet<u64>,
     frames: HashMap<u64, (Reg, i64)>,
     /// What may still be spent on following paths: values that are compared or copied.
     left: Cell<u64>,
@@ -70,7 +70,7 @@ impl<'i> Code<'i> {
             image,
             functions: Vec::new(),
             insns: BTreeMap::new(),
-            unreadable: Vec::new(),
+            unreadable: BTreeSet::new(),
             frames: HashMap::new(),
             left: Cell::new(BUDGET),
         };
@@ -126,7 +126,7 @@ impl<'i> Code<'i> {
             self.insns.insert(insn.at, insn);
         }
         if end < part.end {
-            self.unreadable.push(end);
+            self.unreadable.insert(end);
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Insn {
 fn functions(image: &Image) -> Vec<Function<'_>> {
     let code = |symbol: &&Symbol| {
         let defined = symbol.input.is_some();
-        let section = image.sections.iter().find(|s| symbol.address.wrapping_sub(s.address) < s.size);
+        let section = image.section_at(symbol.address);
         defined && section.is_some_and(|s| s.access == link::Access::Execute)
     };
     // A label inside of a function is none.
@@ -210,7 +210,7 @@ fn functions(image: &Image) -> Vec<Function<'_>> {
     symbols.dedup_by_key(|symbol| symbol.address);
     let mut all = Vec::new();
     for (n, symbol) in symbols.iter().enumerate() {
-        let section = image.sections.iter().find(|s| symbol.address.wrapping_sub(s.address) < s.size);
+        let section = image.section_at(symbol.address);
         let end = section.map_or(symbol.address, |s| s.address + s.size);
         let next = symbols.get(n + 1).map_or(end, |next| next.address.min(end));
         let end = if symbol.size > 0 { symbol.address.saturating_add(symbol.size).min(next) } else { next };

@@ -131,10 +131,9 @@ pub fn marks(inputs: &[Input], backend: &'static dyn Backend) -> Result<Vec<Mark
     let mut all = Vec::new();
     for input in inputs {
         let bits = noted(marks, input)?;
-        all.push(match glance(backend, input, backend.machine().ret) {
-            Ok(image) => object(input.name, backend, (&image, bits), marks.features, &taken)?,
-            Err(why) => unexamined(input.name, backend, bits, marks.features, &why),
-        });
+        let image = glance(backend, input, backend.machine().ret);
+        let judged = image.and_then(|image| object(input.name, backend, (&image, bits), marks.features, &taken));
+        all.push(judged.unwrap_or_else(|why| unexamined(input.name, backend, bits, marks.features, &why)));
     }
     let others = all.iter().fold(0, |bits, object| bits | object.noted.unwrap_or(0));
     for object in &mut all {

@@ -62,7 +62,7 @@ pub(super) fn missing(
 fn addresses(code: &Code) -> BTreeSet<u64> {
     let machine = code.backend.machine();
     let facts = code.backend.facts();
-    let section = |at: u64| code.image.sections.iter().find(|s| at.wrapping_sub(s.address) < s.size);
+    let section = |at: u64| code.image.section_at(at);
     let mut all = BTreeSet::new();
     for relocation in &code.image.references {
         let table = section(relocation.place)

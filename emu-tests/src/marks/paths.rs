@@ -126,7 +126,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         paths.hide(&all, joined, &mut reached);
         let signs = |insn: &Insn| insn.moves.iter().any(|m| matches!(m, Move::Sign(_) | Move::Authenticate(_)));
         paths.guards = reached.iter().filter_map(|at| code.insn(*at)).any(signs);
-        paths.too_long = reached.len() > MOST;
+        paths.too_long = reached.len() > MOST || !code.spend(reached.len() as u64);
         paths
     }
 
@@ -229,6 +229,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         for at in self.hidden.clone() {
             let fits = |state: &&State| self.code.frame(at).is_none_or(|(reg, bytes)| state.is_frame(abi, reg, bytes));
             let all = [&sources.jumps, &sources.leaves, &sources.calls];
+            self.too_long |= !self.code.spend(all.iter().map(|states| states.len() as u64).sum());
             let fitting = all.iter().map(|states| states.iter().filter(fits).collect::<Vec<_>>());
             let Some(from) = fitting.into_iter().find(|states| !states.is_empty()) else { continue };
             for state in from {
