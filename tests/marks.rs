@@ -273,3 +273,22 @@ fn a_note_with_other_bits_fails() {
     // more; where they are not, one less.
     assert_eq!(changed, 10);
 }
+
+/// Every mutant of a note is noticed, by P27 alone. Where another trampoline of the object breaks the promise, the object is the same.
+#[test]
+fn every_mutant_of_a_note_is_killed() {
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let protected = &common::expected::expected(*backend).process.protected;
+        let set: Vec<&str> = protected.iter().flat_map(|set| ["--set", set]).collect();
+        let bench = Bench::new();
+        let args = ["mutate", "--profile", "bare", "--arch", arch, "--format", "json", "--only", "MARK_MISSING"];
+        let report: Value = serde_json::from_str(&bench.ok(&[&args[..], &set].concat())).unwrap();
+        let results = report["results"].as_array().unwrap();
+        let killed: Vec<&Value> = results.iter().filter(|result| result["outcome"] == "killed").collect();
+        assert!(
+            killed.len() > 50 && killed.iter().all(|result| result["clauses"] == serde_json::json!(["P27"])),
+            "{arch}"
+        );
+    }
+}

@@ -245,10 +245,11 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &
     all
 }
 
-/// What is wrong with the note that says which protection the object goes with, where there is one.
+/// What is wrong with the note that says which protection the object goes with, where somebody reads it.
 fn marks<I: Copy>(contract: &Contract, target: &Target) -> Vec<Edit<I>> {
     let paired = contract.is_paired();
-    let noted = target.property_note(paired).and_then(|note| note.get(6).copied());
+    let read = target.convention.kernel.is_none();
+    let noted = target.property_note(paired).filter(|_| read).and_then(|note| note.get(6).copied());
     let (Some(marks), Some(noted)) = (&target.facts.marks, noted) else { return Vec::new() };
     let wrong = |feature: &Feature| match feature.promise {
         // No trampoline has anything to do with it.

@@ -16,12 +16,12 @@ use crate::report::Clause;
 use crate::report::place::{MarkOf, Place};
 use crate::run::case::Case;
 
-/// Hold the notes against the trampolines. Of a kernel's own objects nobody reads them, and where no object has one, nobody promises
+/// Hold the notes against the trampolines. Of a kernel's objects nobody reads them, and where no object has one, nobody promises
 /// anything.
 pub(crate) fn judge_marks(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     let suite = rig.suite;
     let Some(features) = suite.backend.facts().marks.as_ref().map(|marks| marks.features) else { return Ok(()) };
-    if suite.stubs && suite.convention.kernel.is_some() {
+    if suite.convention.kernel.is_some() {
         return Ok(());
     }
     let inputs: Vec<Input> = suite.objects.iter().map(|(name, bytes)| Input { name, bytes }).collect();
@@ -57,7 +57,7 @@ fn wanted<'c>(
     }
     // Who reaches a trampoline by a register is known to its contract; how its returns are paired is too, and P14 sees them.
     let open = |reason: &&Reason| match (contract_of(&reason.function), promise) {
-        (Some(contract), Promise::Pads) => contract.entry_pad || reason.offset != 0,
+        (Some(contract), Promise::Pads) => contract.entry_pad || !contract.landing_pad || reason.offset != 0,
         (Some(contract), Promise::Paired) if !reason.certain => !contract.is_paired(),
         _ => true,
     };
