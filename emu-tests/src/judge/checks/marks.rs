@@ -58,14 +58,16 @@ fn wanted<'c>(
     // Who reaches a trampoline by a register is known to its contract; how its returns are paired is too, and P14 sees them.
     let open = |reason: &&Reason| match (contract_of(&reason.function), promise) {
         (Some(contract), Promise::Pads) => contract.entry_pad || !contract.landing_pad || reason.offset != 0,
-        (Some(contract), Promise::Paired) if !reason.certain => !contract.is_paired(),
+        (Some(contract), Promise::Paired) if !reason.certain && mark.noted => !contract.is_paired(),
         _ => true,
     };
     // What the note has breaks in its own code; what it lacks, in any of the object.
     let mine =
         |reason: &&Reason| !mark.noted || reason.function == trampoline || contract_of(&reason.function).is_none();
     let reasons: Vec<&Reason> = mark.reasons.iter().filter(mine).filter(open).collect();
-    let unpaired = |reason: &Reason| promise == Promise::Paired && contract_of(&reason.function).is_some();
+    let unpaired = |reason: &Reason| {
+        promise == Promise::Paired && contract_of(&reason.function).is_some_and(|contract| !contract.is_paired())
+    };
     match (reasons.iter().any(|reason| reason.certain || unpaired(reason)), reasons.is_empty()) {
         (true, _) => Some(false),
         (false, true) => Some(true),
