@@ -1,6 +1,6 @@
 //! What instructions do to the stack pointer and to return addresses, from Capstone's mnemonic and operands. Arm ARM C6.2.
 
-use codegen::arch::moves::Move;
+use codegen::arch::moves::{Move, number};
 use codegen::words::abi::Reg;
 
 use crate::regs::{SP, TABLE, X30};
@@ -124,17 +124,6 @@ fn register(name: &str) -> Option<Reg> {
 /// The register of which this name is all or the lower half.
 fn part(name: &str) -> Option<Reg> {
     register(name).or_else(|| register(&format!("x{}", name.strip_prefix('w')?)))
-}
-
-/// Capstone writes numbers below ten without 0x.
-fn number(text: &str) -> Option<i64> {
-    let text = text.strip_prefix('#').unwrap_or(text);
-    let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
-    let value = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?.cast_signed(),
-        None => text.parse().ok()?,
-    };
-    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What instructions do to the stack pointer and to return addresses, from Capstone's mnemonic and operands. RISC-V unprivileged
 //! manual, 2 and 27.
 
-use codegen::arch::moves::Move;
+use codegen::arch::moves::{Move, number};
 use codegen::words::abi::Reg;
 
 use crate::regs::{TABLE, ZERO};
@@ -73,16 +73,6 @@ fn register(name: &str) -> Option<Reg> {
 fn memory(operand: &str) -> Option<(Reg, i64)> {
     let (plus, base) = operand.strip_suffix(')')?.split_once('(')?;
     Some((register(base)?, number(plus)?))
-}
-
-/// Capstone writes numbers below ten without 0x.
-fn number(text: &str) -> Option<i64> {
-    let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
-    let value = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?.cast_signed(),
-        None => text.parse().ok()?,
-    };
-    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What instructions do to the stack pointer and to return addresses, from Capstone's mnemonic and operands. Intel SDM volume 2.
 
-use codegen::arch::moves::Move;
+use codegen::arch::moves::{Move, number};
 use codegen::words::abi::Reg;
 
 use crate::regs::{R11, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, TABLE};
@@ -150,16 +150,6 @@ fn part(name: &str) -> Option<Reg> {
         })
     };
     register(name).or_else(numbered).or_else(lettered)
-}
-
-/// Capstone writes numbers below ten without 0x.
-fn number(text: &str) -> Option<i64> {
-    let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
-    let value = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?.cast_signed(),
-        None => text.parse().ok()?,
-    };
-    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 /// The register and the number of an address that has no index and no segment.

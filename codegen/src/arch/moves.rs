@@ -68,3 +68,14 @@ pub enum Move {
     /// Nothing comes behind the instruction: it traps or stops.
     Stop,
 }
+
+/// A number as Capstone writes it: those below ten without 0x, those of some architectures behind #.
+pub fn number(text: &str) -> Option<i64> {
+    let text = text.strip_prefix('#').unwrap_or(text);
+    let (text, negative) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?.cast_signed(),
+        None => text.parse().ok()?,
+    };
+    Some(if negative { value.wrapping_neg() } else { value })
+}
