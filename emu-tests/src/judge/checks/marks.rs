@@ -58,7 +58,7 @@ fn wanted<'c>(
     // Who reaches a trampoline by a register is known to its contract; how its returns are paired is too, and P14 sees them.
     let open = |reason: &&Reason| match (contract_of(&reason.function), promise) {
         (Some(contract), Promise::Pads) => contract.entry_pad || !contract.landing_pad || reason.offset != 0,
-        (Some(contract), Promise::Paired) if !reason.certain && mark.noted => !contract.is_paired(),
+        (Some(contract), Promise::Paired) if !reason.certain => !paired(contract),
         _ => true,
     };
     // What the note has breaks in its own code; what it lacks, in any of the object.
@@ -66,11 +66,16 @@ fn wanted<'c>(
         |reason: &&Reason| !mark.noted || reason.function == trampoline || contract_of(&reason.function).is_none();
     let reasons: Vec<&Reason> = mark.reasons.iter().filter(mine).filter(open).collect();
     let unpaired = |reason: &Reason| {
-        promise == Promise::Paired && contract_of(&reason.function).is_some_and(|contract| !contract.is_paired())
+        promise == Promise::Paired && contract_of(&reason.function).is_some_and(|contract| !paired(contract))
     };
     match (reasons.iter().any(|reason| reason.certain || unpaired(reason)), reasons.is_empty()) {
         (true, _) => Some(false),
         (false, true) => Some(true),
         (false, false) => None,
     }
+}
+
+/// Does each return go where its call came from? What is returned to has no call, whatever else its contract says.
+fn paired(contract: &Contract) -> bool {
+    contract.is_paired() && !contract.kind.returned_to()
 }
