@@ -1,6 +1,6 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
-use codegen::arch::harden::{Harden, TypeWord};
+use codegen::arch::harden::{Harden, ReturnGuard, TypeWord};
 use codegen::ask::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
@@ -15,7 +15,7 @@ use codegen::words::error::{Error, Result};
 use codegen::words::proto::{Prototype, Type};
 use codegen::words::recorder::Recorder;
 
-use crate::option::{CallOps, Cfi, FrameRecords, Vectors};
+use crate::option::{CallOps, Cfi, FrameRecords, GuardReturn, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -156,9 +156,13 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         Cfi::Kcfi => Some(TypeWord::alone(reloc::ABS32)),
         Cfi::Off => None,
     };
+    let guard = match choices.option() {
+        GuardReturn::Pac => Some(ReturnGuard::Signed),
+        GuardReturn::Off => None,
+    };
     let own = Own {
         e_flags: 0,
-        harden: Harden { landing: Some("BTI c"), typed, ..Harden::NONE },
+        harden: Harden { landing: Some("BTI c"), typed, guard, ..Harden::NONE },
         direct_test: DIRECT,
         stack_align: 16,
         resume: 8,

@@ -51,6 +51,7 @@ pub const MACHINE: Machine = Machine {
     branch,
     goes,
     moves,
+    stripped,
     unnamed: &[],
     jumps: &["b"],
     relative: false,
@@ -86,6 +87,12 @@ fn branch(mnemonic: &str, operands: &str) -> Option<Branch> {
         _ => return None,
     };
     Some(branch)
+}
+
+/// Arm ARM, XPACI: bit 55 in all bits above an address of 48.
+fn stripped(address: u64) -> u64 {
+    const SIGNATURE: u64 = 0xffff_0000_0000_0000;
+    if address >> 55 & 1 == 1 { address | SIGNATURE } else { address & !SIGNATURE }
 }
 
 /// Arm ARM C6.2.

@@ -28,6 +28,7 @@ use crate::reloc;
 pub enum Insn {
     BtiC,
     BtiJ,
+    Paciasp,
     /// x30 as it was before PACIASP, with the same SP.
     Autiasp,
     /// `reg` 31 is xzr.
@@ -219,6 +220,8 @@ codegen::rows! { Insn, w names out target;
         { dynasm!(out ; .arch aarch64 ; hint 34) }, Effects::action(Action::LandingPad);
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::action(Action::LandingPad);
+    Paciasp => w.write_str("hint\t#25"),
+        { dynasm!(out ; .arch aarch64 ; hint 25) }, Effects::action(Action::Sign { reg: X30 });
     Autiasp => w.write_str("hint\t#29"),
         { dynasm!(out ; .arch aarch64 ; hint 29) }, Effects::action(Action::Authenticate { reg: X30 });
     Str { src, at } => write!(w, "str\t{}, [sp, #{}]", name(src), names.disp(at)),

@@ -20,6 +20,7 @@ pub mod site;
 mod sled;
 
 use codegen::arch::facts::{Cie, EFlags, Facts, Feature, Marks, Promise};
+use codegen::arch::harden::ReturnGuard;
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -48,6 +49,7 @@ pub const FACTS: Facts = Facts {
     assembler: "aarch64-linux-gnu-as",
     align: 8,
     // GNU_PROPERTY_AARCH64_FEATURE_1_AND, BTI and GCS: ELF for the Arm 64-bit Architecture, 6.
+    guards: &[ReturnGuard::Signed],
     marks: Some(Marks {
         property: 0xc000_0000,
         features: &[

@@ -2,6 +2,7 @@
 
 use codegen::arch::facts::NumberOf;
 use codegen::ask::frame::Content;
+use codegen::ask::kind::Gives;
 use codegen::ask::spec::Kind;
 use codegen::listing::Lowering;
 use codegen::listing::isa::Lower;
@@ -25,6 +26,8 @@ const LINK: Reg = X30;
 const TEMP: Reg = X10;
 /// Free beside it.
 const TEMP2: Reg = X11;
+/// parent_ip as handlers see it, where x30 is signed.
+const PLAIN: Reg = X12;
 /// The op, once loaded from the site's literal.
 const OP: Reg = X11;
 
@@ -44,6 +47,13 @@ impl Lower for Arm64 {
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
+            Step::GuardReturn => {
+                if shows_parent(cx) {
+                    cx.noted(Insn::Mov { dst: PLAIN, src: LINK }, "parent_ip, for the handlers");
+                }
+                cx.noted(Insn::Paciasp, "PACIASP");
+            }
+            Step::CheckReturn => cx.noted(Insn::Autiasp, "AUTIASP"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
@@ -129,7 +139,22 @@ fn pc(cx: &Lowering<Insn>) -> Reg {
 
 /// The register that has parent_ip.
 fn parent(cx: &Lowering<Insn>) -> Reg {
+    match cx.target.guards(cx.spec.kind) {
+        Some(_) if shows_parent(cx) => PLAIN,
+        _ => stored_parent(cx),
+    }
+}
+
+/// The register with the address that the trampoline stores in order to return there: parent_ip, or what signing has made of it.
+fn stored_parent(cx: &Lowering<Insn>) -> Reg {
     if cx.spec.kind.jumped_to() { LINK } else { PARENT }
+}
+
+/// Do handlers see parent_ip, as an argument or in the frame?
+fn shows_parent(cx: &Lowering<Insn>) -> bool {
+    let in_frame = cx.frame.fields.iter().any(|field| field.content == Content::ParentIp && !field.in_record);
+    let gives_frame = cx.spec.kind.traits().gives == Gives::Frame;
+    in_frame || gives_frame && cx.target.convention.callback.position(Value::ParentIp).is_some()
 }
 
 fn load_body(cx: &mut Lowering<Insn>) {
@@ -150,7 +175,7 @@ fn result(field: &codegen::ask::frame::Field) -> Option<Reg> {
 
 fn record(n: usize, cx: &mut Lowering<Insn>) {
     let (ret, note) = match cx.frame.records[n].ret {
-        Content::ParentIp => (parent(cx), "parent_ip"),
+        Content::ParentIp => (stored_parent(cx), "parent_ip"),
         _ => (pc(cx), "pc"),
     };
     cx.noted(Insn::Stp { a: X29, b: ret, at: cx.record(n, 0) }, note);

@@ -1,6 +1,6 @@
 //! What instructions do to the stack pointer and to return addresses, from Capstone's mnemonic and operands. Arm ARM C6.2.
 
-use codegen::arch::moves::{Move, number};
+use codegen::arch::moves::{Key, Modifier, Move, Seal, number};
 use codegen::words::abi::Reg;
 
 use crate::regs::{SP, TABLE, X30};
@@ -20,10 +20,12 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
     let values: Vec<&str> = values.split(", ").map(str::trim).filter(|o| !o.is_empty()).collect();
     let (first, second) = (values.first().copied().unwrap_or(""), values.get(1).copied().unwrap_or(""));
     match (mnemonic, register(first), register(second)) {
-        ("paciasp" | "pacibsp" | "paciaz" | "pacibz", ..) => vec![Move::Sign(X30)],
-        ("autiasp" | "autibsp" | "autiaz" | "autibz" | "retaa" | "retab", ..) => vec![Move::Authenticate(X30)],
-        ("pacia" | "pacib", Some(X30), _) => vec![Move::Sign(X30)],
-        ("autia" | "autib", Some(X30), _) => vec![Move::Authenticate(X30)],
+        ("paciasp" | "pacibsp" | "paciaz" | "pacibz", ..) => vec![Move::Sign(X30, seal(mnemonic))],
+        ("autiasp" | "autibsp" | "autiaz" | "autibz" | "retaa" | "retab", ..) => {
+            vec![Move::Authenticate(X30, seal(mnemonic))]
+        }
+        ("pacia" | "pacib", Some(X30), by) => vec![Move::Sign(X30, sealed_by(mnemonic, by))],
+        ("autia" | "autib", Some(X30), by) => vec![Move::Authenticate(X30, sealed_by(mnemonic, by))],
         ("xpaclri", ..) => vec![Move::Lose(X30)],
         ("gcspushm" | "gcspopm" | "gcsss1" | "gcsss2" | "gcsstr", ..) => vec![Move::ShadowPointer],
         // GCSPUSHM, GCSSS1 and the others, where they have no names.
@@ -38,6 +40,19 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
         ("and", Some(to), _) if to == SP => vec![Move::Align(to)],
         _ => address.map_or_else(|| others(mnemonic, &values), |address| access(mnemonic, &values, address)),
     }
+}
+
+/// What the name of an instruction says of the signature: PACIBSP, AUTIAZ, RETAB.
+fn seal(mnemonic: &str) -> Seal {
+    let stem = mnemonic.trim_end_matches("sp").trim_end_matches('z');
+    let modifier = if mnemonic.ends_with('z') { Modifier::Zero } else { Modifier::Sp };
+    Seal::Key(if stem.ends_with('b') { Key::B } else { Key::A }, modifier)
+}
+
+/// The same of an instruction that names the register with the modifier.
+fn sealed_by(mnemonic: &str, by: Option<Reg>) -> Seal {
+    let key = if mnemonic.ends_with('b') { Key::B } else { Key::A };
+    Seal::Key(key, if by == Some(SP) { Modifier::Sp } else { Modifier::Register })
 }
 
 /// An addition or a subtraction, of a number or a register.

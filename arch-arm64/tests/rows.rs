@@ -99,6 +99,7 @@ every_row! {
     Insn ROWS row;
     BtiC;
     BtiJ;
+    Paciasp;
     Autiasp;
     Str { src: stored, at: single };
     Stp { a: stored, b: stored, at: pair };

@@ -1,7 +1,7 @@
 //! The psABI as C uses it, what the options mean, and the frames that no C code knows.
 
 use codegen::arch::facts::EFlags;
-use codegen::arch::harden::{Harden, TypeWord};
+use codegen::arch::harden::{Harden, ReturnGuard, TypeWord};
 use codegen::ask::frame::{
     ARG_SLOTS, Content, Field, FrameLayout, LIVE_SLOTS, RESULT_SLOTS, Record, Stores, VECTOR_SLOTS, context, field,
 };
@@ -16,7 +16,7 @@ use codegen::words::error::Result;
 use codegen::words::proto::{Class, Prototype, Scalar, Type};
 use codegen::words::recorder::Recorder;
 
-use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, Lpad, Rvc, Vectors};
+use crate::option::{CallOps, Cfi, FloatAbi, FrameRecords, GuardReturn, Lpad, Rvc, Vectors};
 use crate::regs::*;
 use crate::reloc;
 use crate::sled;
@@ -199,7 +199,11 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
         Lpad::On => Some("LPAD"),
         Lpad::Off => None,
     };
-    let harden = Harden { landing, typed, ..Harden::NONE };
+    let guard = match choices.option() {
+        GuardReturn::Zicfiss => Some(ReturnGuard::Pushed),
+        GuardReturn::Off => None,
+    };
+    let harden = Harden { landing, typed, guard, ..Harden::NONE };
     let own = Own {
         e_flags,
         harden,

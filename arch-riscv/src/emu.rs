@@ -45,6 +45,7 @@ pub const MACHINE: Machine = Machine {
     branch,
     goes,
     moves,
+    stripped: |address| address,
     // Zicfiss: sspush ra, sspush t0, sspopchk ra, sspopchk t0, and the short forms. RISC-V unprivileged manual, "Zicfiss".
     unnamed: &[
         (&[0x73, 0x40, 0x10, 0xce], ("sspush", "ra")),

@@ -20,7 +20,7 @@ use codegen::words::step::{Disp, Local, Sym};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::emulated::RDTIME;
+use crate::emulated::{RDTIME, SSPOPCHK_RA, SSPUSH_RA};
 use crate::option::Rvc;
 use crate::regs::*;
 use crate::reloc;
@@ -141,6 +141,10 @@ pub enum Insn {
     },
     /// `lpad 0`, a landing pad.
     Lpad,
+    /// `sspush ra`.
+    SspushRa,
+    /// `sspopchk ra`.
+    SspopchkRa,
     Nop,
     /// In four bytes, whatever others are encoded in.
     Nop4,
@@ -284,6 +288,11 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     // Not `lpad 0`, which GNU as takes only with Zicfilp, nor `auipc zero, 0`, for which it lets the linker know distances.
     Lpad => w.write_str(".insn\t0x17"),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc zero, 0) }, Effects::action(Action::LandingPad);
+    // As numbers: GNU as takes the mnemonics only with Zicfiss.
+    SspushRa => write!(w, ".insn\t{SSPUSH_RA:#x}"),
+        { out.push_u32(SSPUSH_RA) }, Effects::action(Action::PushGuard { reg: RA });
+    SspopchkRa => write!(w, ".insn\t{SSPOPCHK_RA:#x}"),
+        { out.push_u32(SSPOPCHK_RA) }, Effects::action(Action::PopGuard { reg: RA });
     Nop4 => w.write_str(".insn\ti 0x13, 0, zero, zero, 0"),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; addi zero, zero, 0) }, Effects::PLAIN;
     Nop => w.write_str("nop"),

@@ -20,6 +20,7 @@ pub mod site;
 mod sled;
 
 use codegen::arch::facts::{Cie, Facts, Feature, LengthRelocs, Marks, Promise};
+use codegen::arch::harden::ReturnGuard;
 use codegen::arch::machine::Machine;
 use codegen::arch::patch::Relocation;
 use codegen::ask::option::Choices;
@@ -47,6 +48,7 @@ pub const FACTS: Facts = Facts {
     assembler: "riscv64-linux-gnu-as",
     align: 4,
     // GNU_PROPERTY_RISCV_FEATURE_1_AND, CFI_LP_UNLABELED and CFI_SS: RISC-V ELF psABI, "Program Property".
+    guards: &[ReturnGuard::Pushed],
     marks: Some(Marks {
         property: 0xc000_0000,
         features: &[

@@ -49,6 +49,8 @@ impl Lower for Riscv64 {
             Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
             }
+            Step::GuardReturn => cx.noted(Insn::SspushRa, "sspush ra"),
+            Step::CheckReturn => cx.noted(Insn::SspopchkRa, "sspopchk ra"),
             Step::Authenticate => return Err(cx.unsupported(step)),
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),

@@ -31,6 +31,9 @@ codegen::options! {
     FrameRecords = "frame-records" { Off = "off", On = "on" }
         "store two frame records; without them an unwinder by frame pointers misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
+    GuardReturn = "guard-return" { Off = "off", Zicfiss = "zicfiss" }
+        "push the return address that is stored onto the CPU's shadow stack too: SSPUSH before, SSPOPCHK after",
+        applies: |kind, _| kind.stores_return(), apart: true;
     Cfi = "cfi" { Off = "off", Kcfi = "kcfi" }
         "the type of functions that are called through pointers, before them, for CONFIG_CFI: of kernels without CALL_OPS",
         applies: |kind, _| kind.is_callback(), apart: true;

@@ -96,6 +96,8 @@ every_row! {
     Slli { dst: reg, by: shift };
     Nop;
     Lpad;
+    SspushRa;
+    SspopchkRa;
     Nop4;
     AmoaddD { dst: not_sp, add: reg, base: reg };
     Bgeu { reg: reg, with: reg, to: Rng::local };

@@ -210,6 +210,7 @@ fn harden(choices: Choices) -> Harden {
             Cfi::Kcfi => Some(type_word(padded)),
             Cfi::Off => None,
         },
+        guard: None,
     }
 }
 

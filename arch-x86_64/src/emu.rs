@@ -55,6 +55,7 @@ pub const MACHINE: Machine = Machine {
     branch,
     goes,
     moves,
+    stripped: |address| address,
     unnamed: &[],
     jumps: &["jmp"],
     relative: false,

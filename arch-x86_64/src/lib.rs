@@ -47,6 +47,7 @@ pub const FACTS: Facts = Facts {
     assembler: "x86_64-linux-gnu-as",
     align: 16,
     // GNU_PROPERTY_X86_FEATURE_1_AND, IBT and SHSTK: x86-64 psABI, 4.1.2.
+    guards: &[],
     marks: Some(Marks {
         property: 0xc000_0002,
         features: &[

@@ -3,9 +3,10 @@
 use askama::Template;
 use codegen::arch::facts::{Facts, Promise};
 use codegen::arch::harden::TypeWord;
+use codegen::out::cfi::StoredReturn;
 use codegen::out::text::{LineKind, TextLine, TextListing};
 use codegen::profile::lsda;
-use codegen::profile::target::Target;
+use codegen::profile::target::{Returns, Target};
 use codegen::words::error::{Error, Result};
 
 /// Where the text of a contract breaks.
@@ -28,7 +29,7 @@ struct Asm<'a> {
     /// The section with tables of call sites.
     tables: &'static str,
     /// The words of `.note.gnu.property` behind its name, and what they say.
-    properties: Option<(String, &'static str)>,
+    properties: Option<(String, String)>,
     prologue: &'a [String],
     align: u32,
     fill: &'a str,
@@ -143,16 +144,22 @@ fn render(
 
 /// The type before a function, and the local function that is all of it, where there is one.
 /// The property note of these.
-fn properties(listings: &[TextListing], target: &Target) -> Option<(String, &'static str)> {
-    let [.., property, size, bits, padding] = target.property_note(listings.iter().all(|l| l.contract.is_paired()))?;
+fn properties(listings: &[TextListing], target: &Target) -> Option<(String, String)> {
+    let paired = listings.iter().all(|l| l.contract.is_paired());
+    let stored = listings.iter().fold(StoredReturn::default(), |all, l| all.and(l.stored));
+    let returns = Returns { paired, signed: stored.all_signed() };
+    let [.., property, size, bits, padding] = target.property_note(returns)?;
     let marks = target.facts.marks.as_ref()?;
     let has = |promise| bits & marks.bits(promise) != 0;
-    let said = match (has(Promise::Pads), has(Promise::Paired) || has(Promise::Guarded)) {
-        (true, true) => "all code has landing pads, and goes with a shadow stack",
-        (false, _) => "all code goes with a shadow stack",
-        _ => "all code has landing pads",
-    };
-    Some((format!("{property:#x}, {size}, {bits}, {padding}"), said))
+    let said: Vec<&str> = [
+        has(Promise::Pads).then_some("has landing pads"),
+        has(Promise::Signed).then_some("signs return addresses"),
+        (has(Promise::Paired) || has(Promise::Guarded)).then_some("goes with a shadow stack"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    Some((format!("{property:#x}, {size}, {bits}, {padding}"), format!("all code {}", said.join(", and "))))
 }
 
 fn typed(word: TypeWord, function: &str, facts: &Facts) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! Facts about an architecture, independent of options and profile: names, the psABI, ELF, DWARF, and the dialect of its
 //! assembler.
 
+use crate::arch::harden::ReturnGuard;
 use crate::ask::option::OptionInfo;
 use crate::words::abi::{Abi, Reg};
 
@@ -30,6 +31,8 @@ pub struct Facts {
     pub assembler: &'static str,
     /// Bytes to which a trampoline's start is aligned.
     pub align: u32,
+    /// How code may guard the return address that it stores.
+    pub guards: &'static [ReturnGuard],
     /// What the psABI's property note says of all code of an object, if there is such a note.
     pub marks: Option<Marks>,
     /// The bytes with which GNU as fills the space before an aligned start, and the operand that requests them.

@@ -14,6 +14,30 @@ pub struct Harden {
     pub padding: &'static [u8],
     /// The kCFI type before functions that are called through pointers, if callers check it.
     pub typed: Option<TypeWord>,
+    /// How trampolines guard a return address that they store.
+    pub guard: Option<ReturnGuard>,
+}
+
+/// How code guards the return address that it stores in its frame, so that nobody who overwrites it there goes unnoticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReturnGuard {
+    /// It signs the address before it stores it, and authenticates it after it has loaded it: Arm ARM D8.10.
+    Signed,
+    /// It pushes the address onto a shadow stack too, and compares it after it has loaded it: RISC-V Zicfiss.
+    Pushed,
+}
+
+impl ReturnGuard {
+    /// All.
+    pub const ALL: [ReturnGuard; 2] = [ReturnGuard::Signed, ReturnGuard::Pushed];
+
+    /// Its name in contracts.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReturnGuard::Signed => "signed",
+            ReturnGuard::Pushed => "pushed",
+        }
+    }
 }
 
 /// The kCFI type of a function: a word before its first instruction, which callers through a pointer compare with the pointer's
@@ -63,7 +87,7 @@ pub enum ReturnStyle {
 
 impl Harden {
     /// No hardening.
-    pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None };
+    pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None, guard: None };
 
     /// The parts of the hardening, as texts for people.
     pub fn parts(&self) -> Vec<(&'static str, String)> {
@@ -78,6 +102,13 @@ impl Harden {
         };
         let entry = self.landing.unwrap_or("no landing pad").to_owned();
         let typed = self.typed.map(|word| ("type", format!("{} bytes before the entry", word.distance())));
-        [("entry", entry), ("return", returns), ("padding", padding)].into_iter().chain(typed).collect()
+        let guard = self.guard.map(|guard| {
+            let how = match guard {
+                ReturnGuard::Signed => "the return address is signed in the frame",
+                ReturnGuard::Pushed => "the return address is on the shadow stack too",
+            };
+            ("guard", how.to_owned())
+        });
+        [("entry", entry), ("return", returns), ("padding", padding)].into_iter().chain(typed).chain(guard).collect()
     }
 }

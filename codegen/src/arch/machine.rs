@@ -218,6 +218,8 @@ pub struct Machine {
     pub moves: fn(&str, &str) -> Vec<Move>,
     /// Instructions that Capstone does not know: their bytes, with mnemonic and operands.
     pub unnamed: &'static [(&'static [u8], (&'static str, &'static str))],
+    /// The address in a return address that may be signed.
+    pub stripped: fn(u64) -> u64,
     /// The mnemonics of direct jumps, which never continue at the next instruction and never return.
     pub jumps: &'static [&'static str],
     /// The disassembler prints the targets of direct jumps as distances from the instruction.

@@ -60,13 +60,41 @@ pub enum Move {
     /// The register gets a value that is not followed.
     Lose(Reg),
     /// The return address in the register is signed (arm64), or put onto the shadow stack too (riscv64).
-    Sign(Reg),
+    Sign(Reg, Seal),
     /// Its signature is checked and taken away (arm64), or it is taken from the shadow stack and compared (riscv64).
-    Authenticate(Reg),
+    Authenticate(Reg, Seal),
     /// The shadow stack's pointer is read or written.
     ShadowPointer,
     /// Nothing comes behind the instruction: it traps or stops.
     Stop,
+}
+
+/// What guards a return address: where it is checked with another seal, the check fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seal {
+    /// A signature by key A, or B.
+    Key(Key, Modifier),
+    /// The shadow stack has it.
+    Shadow,
+}
+
+/// One of the keys for instruction addresses: Arm ARM D8.10.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names are the manual's")]
+pub enum Key {
+    A,
+    B,
+}
+
+/// What a signature is made of besides the address and the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Modifier {
+    /// SP.
+    Sp,
+    /// 0.
+    Zero,
+    /// A general register, whichever.
+    Register,
 }
 
 /// A number as Capstone writes it: those below ten without 0x, those of some architectures behind #.

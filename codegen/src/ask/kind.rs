@@ -531,6 +531,11 @@ impl Kind {
         self.traits().body == Body::InPlace
     }
 
+    /// Does it store its own return address as a C function does, and return to it, whatever the functions that it calls do?
+    pub fn stores_return(self) -> bool {
+        self.is_sled() || self.jumped_to() && self.calls_body() && !self.is_shadow()
+    }
+
     /// Is it made for one function, or for those with the same arguments?
     pub fn for_one_function(self) -> bool {
         self.traits().for_one_function

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Field};
 use crate::ask::kind::{Calls, Gives, Keeps, Kind};
 use crate::ask::live::Live;
@@ -353,6 +354,8 @@ impl List<'_> {
             }
             Content::Ip => is(Root::Ip),
             Content::Pc => is(Root::Pc),
+            // No term is a signature. Whoever looks at records takes it away.
+            Content::ParentIp if field.in_record && self.contract.guard == Some(ReturnGuard::Signed) => None,
             Content::ParentIp => is(Root::ParentIp),
             Content::SiteSp | Content::ExitSp => is(Root::Reg(abi.sp)),
             Content::Flags => is(Root::Flags),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
+use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Stores};
 use crate::contract::Contract;
 use crate::words::abi::Abi;
@@ -82,7 +83,7 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 26)?;
+        let mut s = serializer.serialize_struct("Contract", 27)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("programs", &programs)?;
         s.serialize_field("programs_flags", &flags)?;
@@ -99,6 +100,7 @@ impl Serialize for Contract {
         s.serialize_field("landing_pad", &self.landing_pad)?;
         s.serialize_field("entry_pad", &self.entry_pad)?;
         s.serialize_field("type_before", &self.type_before)?;
+        s.serialize_field("guard_return", &self.guard.map(ReturnGuard::name))?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("mispredicted_returns", &self.mispredicted)?;
         s.serialize_field("direct_mispredicted_returns", &self.direct_mispredicted)?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use self::pairing::{Pairing, has_direct};
 use self::stated::Stated;
 use crate::arch::facts::{Facts, NumberOf, ThreadWord};
-use crate::arch::harden::ReturnStyle;
+use crate::arch::harden::{ReturnGuard, ReturnStyle};
 use crate::arch::site::Site;
 use crate::ask::frame::{Content, FrameLayout, Stores};
 use crate::ask::kind::{Calls, Entered, Keeps, Kind, KindTraits};
@@ -95,6 +95,8 @@ pub struct Contract {
     pub type_before: Option<u32>,
     /// How the trampoline returns, if it returns by the stack; `None` if nothing is promised.
     pub returns: Option<ReturnStyle>,
+    /// How the trampoline guards the return address that it stores, if that is promised.
+    pub guard: Option<ReturnGuard>,
     /// The number of returns on the way out without a call on the return-address stack.
     pub unpaired: u32,
     /// The number of returns that the return-address stack mispredicts, because the traced function's return was redirected, or
@@ -239,6 +241,7 @@ impl Contract {
             entry_pad: target.landing(spec.kind).is_some(),
             type_before: target.typed(spec.kind).map(|word| word.distance()),
             returns: Some(target.harden.returns),
+            guard: target.guards(spec.kind),
             unpaired,
             mispredicted,
             direct_mispredicted,

@@ -1,5 +1,6 @@
 //! A contract in sentences, for the comment above a trampoline.
 
+use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Stores};
 use crate::ask::live::Live;
 use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
@@ -88,6 +89,17 @@ const SITE_JUMPS: &str = "The site jumps here. The caller's return address is st
 
 /// The sentence for a trampoline that preserves caller-saved registers.
 const ALL_KEPT: &str = "Keeps what C functions may overwrite: the caller of a local function may know what that leaves alone, and have values there.";
+
+/// The sentence on the return address while it is in the frame.
+fn guard_sentence(guard: ReturnGuard) -> Said {
+    let how = match guard {
+        ReturnGuard::Signed => "It signs the return address before it stores it, and authenticates it before it returns.",
+        ReturnGuard::Pushed => {
+            "It pushes the return address onto the CPU's shadow stack too, and compares it before it returns."
+        }
+    };
+    (&[About::Note], how.to_owned())
+}
 
 /// The sentence on one slot for both records of a call.
 fn pair_sentence(clock: Clock) -> &'static str {
@@ -179,6 +191,7 @@ impl Contract {
                 (&[About::Call], format!("Calls {}.", self.callee)),
             ],
         };
+        text.extend(self.guard.map(guard_sentence));
         text.extend(self.vectors());
         text.extend(if self.kind.calls_body() { self.state_around_function() } else { self.state_behind_site() });
         text

@@ -60,6 +60,21 @@ pub enum Action {
         /// The register.
         reg: Reg,
     },
+    /// `reg` is signed for this SP.
+    Sign {
+        /// The register.
+        reg: Reg,
+    },
+    /// `reg` is pushed onto the shadow stack too.
+    PushGuard {
+        /// The register.
+        reg: Reg,
+    },
+    /// The topmost word of the shadow stack is popped. The CPU stops unless it is in `reg`.
+    PopGuard {
+        /// The register.
+        reg: Reg,
+    },
     /// `dst` = `src` + `add`.
     Add {
         /// The register that is written.

@@ -102,7 +102,8 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::PushNext
         | Action::PushSymbol { .. }
         | Action::CallSymbol { .. } => {}
-        Action::Authenticate { reg } => {
+        Action::PushGuard { reg } | Action::PopGuard { reg } => add(reads, reg),
+        Action::Sign { reg } | Action::Authenticate { reg } => {
             reads.add(abi.sp);
             add(reads, reg);
             add(writes, reg);

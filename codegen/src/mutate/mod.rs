@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::arch::facts::{Feature, Promise};
+use crate::arch::harden::ReturnGuard;
 use crate::ask::spec::Spec;
 use crate::contract::Contract;
 use crate::effect::action::Action;
@@ -21,7 +22,7 @@ use crate::listing::{Line, Listing};
 use crate::out::assembly::Assembly;
 use crate::out::shape::Shape;
 use crate::plan::Plan;
-use crate::profile::target::Target;
+use crate::profile::target::{Returns, Target};
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 use crate::words::step::{Disp, ExitPath, Local, Name};
@@ -249,7 +250,8 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &
 fn marks<I: Copy>(contract: &Contract, target: &Target) -> Vec<Edit<I>> {
     let paired = contract.is_paired();
     let read = target.convention.kernel.is_none();
-    let noted = target.property_note(paired).filter(|_| read).and_then(|note| note.get(6).copied());
+    let returns = Returns { paired, signed: contract.guard == Some(ReturnGuard::Signed) };
+    let noted = target.property_note(returns).filter(|_| read).and_then(|note| note.get(6).copied());
     let (Some(marks), Some(noted)) = (&target.facts.marks, noted) else { return Vec::new() };
     let wrong = |feature: &Feature| match feature.promise {
         // No trampoline has anything to do with it.

@@ -12,12 +12,13 @@ use crate::contract::pairing::Pairing;
 use crate::effect::faults::{Misstated, Mistyped};
 use crate::listing::code::{Fixup, Ref};
 use crate::listing::{SymRef, unbound};
+use crate::out::cfi::StoredReturn;
 use crate::out::eh_frame::{EhFrame, Fde, Table};
 use crate::out::objtool::{self, Told};
 use crate::out::shape::Shape;
 use crate::profile::Offer;
 use crate::profile::lsda::{PERSONALITY, Tables};
-use crate::profile::target::Target;
+use crate::profile::target::{Returns, Target};
 use crate::words::error::{Error, Result};
 use crate::words::reloc::{Reloc, RelocTarget};
 use crate::words::step::{Local, Mark};
@@ -78,6 +79,8 @@ pub struct Assembly {
     pub notes: [(Vec<u8>, Vec<Reloc>); objtool::SECTIONS.len()],
     /// A return is not paired with a call, in a trampoline that is here.
     pub unpaired: bool,
+    /// What became of the return addresses on their way to memory, in the trampolines that are here.
+    pub(crate) stored: StoredReturn,
     /// Bits that the note lacks, and bits that it has besides: a mutant's fault.
     pub marks: (u32, u32),
     /// The kind of the last trampoline.
@@ -108,6 +111,11 @@ impl Assembly {
     /// Bytes of an entry of `.export_symbol` (kernel include/linux/export.h): a licence and a namespace, both empty
     /// strings, and the address at a multiple of 8.
     pub const EXPORT: usize = 16;
+
+    /// The contents of its property note, if it has one.
+    pub fn property_note(&self, target: &Target) -> Option<[u32; 8]> {
+        target.property_note(Returns { paired: !self.unpaired, signed: self.stored.all_signed() })
+    }
 
     /// The bytes of `.text`.
     pub fn text(&self) -> &[u8] {
@@ -199,6 +207,7 @@ impl Assembly {
             self.last = Some(spec.kind);
             self.unpaired |= !Pairing::of(spec.kind, &*target.frame(spec.kind)?, target).is_paired();
         }
+        self.stored = self.stored.and(shape.stored);
         self.align(target);
         self.text.extend(target.harden.padding);
         let wrong = shape.misstated;

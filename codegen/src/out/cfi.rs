@@ -1,5 +1,6 @@
 //! Call frame information, derived from what the listing's instructions do to SP and to saved registers.
 
+use crate::arch::harden::ReturnGuard;
 use crate::ask::spec::Spec;
 use crate::effect::action::Action;
 use crate::effect::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
@@ -61,6 +62,8 @@ struct State {
     saved: u32,
     /// The return address is undefined, so rules for its column are not emitted.
     lost: bool,
+    /// The return address is signed.
+    signed: bool,
 }
 
 /// Follows a listing and says which rules change where.
@@ -80,8 +83,33 @@ pub(crate) struct Tracker {
     /// A copy of a register that holds a column: (copy, original).
     spare: Option<(Reg, Reg)>,
     reachable: bool,
+    /// The register with the return address, where trampolines may sign that.
+    link: Option<Reg>,
+    /// What became of the return address on its way to memory.
+    pub stored: StoredReturn,
     /// Rules that change after the line just seen.
     pub ops: Vec<CfiOp>,
+}
+
+/// What became of return addresses on their way to memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct StoredReturn {
+    /// One was signed.
+    pub signed: bool,
+    /// One was stored as it is, or one was authenticated that another has signed.
+    pub plain: bool,
+}
+
+impl StoredReturn {
+    /// Of code with this and the other.
+    pub fn and(self, other: StoredReturn) -> StoredReturn {
+        StoredReturn { signed: self.signed || other.signed, plain: self.plain || other.plain }
+    }
+
+    /// Is each signed, so that the property note says so?
+    pub fn all_signed(self) -> bool {
+        self.signed && !self.plain
+    }
 }
 
 /// The rules that hold before the first instruction, besides those of a C function.
@@ -134,7 +162,7 @@ impl Tracker {
         let holders = RegSet::of(&holders.collect::<Vec<_>>());
         let homes = RegSet::of(&columns.iter().flatten().filter_map(|c| c.home).collect::<Vec<_>>());
         let state =
-            State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0, lost: false };
+            State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0, lost: false, signed: false };
         Ok(Tracker {
             sp_reg: abi.sp,
             initial: state,
@@ -147,13 +175,18 @@ impl Tracker {
             homes,
             spare: None,
             reachable: true,
+            link: abi.link.filter(|_| target.harden.guard == Some(ReturnGuard::Signed)),
+            stored: StoredReturn::default(),
             ops: Vec::new(),
         })
     }
 
     /// Set the rules before the first instruction that depend on this trampoline, not only on its kind.
     pub(crate) fn start(&mut self, spec: &Spec) {
-        self.ops.extend((spec.body.signed && spec.kind.names_body()).then_some(CfiOp::Signed));
+        if spec.body.signed && spec.kind.names_body() {
+            self.set_signed(true);
+            self.stored.plain = true;
+        }
     }
 
     /// Begin again, for a trampoline of the same kind.
@@ -163,7 +196,15 @@ impl Tracker {
         self.copies = None;
         self.spare = None;
         self.reachable = true;
+        self.stored = StoredReturn::default();
         self.ops.clear();
+    }
+
+    fn set_signed(&mut self, signed: bool) {
+        if self.state.signed != signed {
+            self.state.signed = signed;
+            self.ops.push(CfiOp::Signed);
+        }
     }
 
     fn set_cfa(&mut self, cfa: (Reg, i32)) {
@@ -253,6 +294,7 @@ impl Tracker {
         let there = self.at_branch.iter().find(|(to, _)| *to == local).map(|(_, state)| *state);
         if let Some(there) = there {
             self.set_cfa(there.cfa);
+            self.set_signed(there.signed);
             self.state.sp = there.sp;
             if there.lost && !self.state.lost {
                 self.lose_return();
@@ -282,8 +324,16 @@ impl Tracker {
         if rules_may_change || effects.sp != SpEffect::None || !goes_on {
             self.follow(effects);
         }
-        if matches!(effects.action, Action::Authenticate { .. }) {
-            self.ops.push(CfiOp::Signed);
+        if let (Moves::Store(slots), Some(link), false) = (effects.moves, self.link, self.state.signed) {
+            self.stored.plain |= slots.iter().any(|(reg, _)| reg == link);
+        }
+        match effects.action {
+            Action::Sign { .. } => {
+                self.stored.signed = true;
+                self.set_signed(true);
+            }
+            Action::Authenticate { .. } => self.set_signed(false),
+            _ => {}
         }
     }
 

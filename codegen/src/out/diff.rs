@@ -75,6 +75,7 @@ impl Side<'_> {
             Step::StackArgs | Step::ClearResult | Step::ExceptionPad => out.extend(fixed_words(step)),
             Step::BranchIfNoRoomToReturn | Step::PassOver => out.extend(fixed_words(step)),
             Step::PushReturn | Step::FindReturn | Step::PopReturn => out.extend(fixed_words(step)),
+            Step::GuardReturn | Step::CheckReturn => out.extend(fixed_words(step)),
             Step::LandingPad | Step::Authenticate | Step::LoadOp | Step::PushFlags => out.extend(fixed_words(step)),
             Step::BranchIfEarlyDirect => out.push("if op->direct_call is set: to that direct trampoline".into()),
             Step::Alloc => {
@@ -210,6 +211,8 @@ impl Side<'_> {
 fn fixed_words(step: Step) -> Option<String> {
     Some(match step {
         Step::LandingPad => "landing pad".to_owned(),
+        Step::GuardReturn => "the return address, guarded".to_owned(),
+        Step::CheckReturn => "the return address, checked".to_owned(),
         Step::Authenticate => "the return address, authenticated".to_owned(),
         Step::LoadOp => "op = the literal before the function".to_owned(),
         Step::PushFlags => "flags pushed".to_owned(),

@@ -215,7 +215,7 @@ fn contents<'d>(assembly: &'d Assembly, target: &'d Target) -> Vec<Contents<'d>>
             all.push(Contents { entry: of.entry, ..section(of.name, bytes, relocs, of.align, flags) });
         }
     }
-    if let Some(mut note) = target.property_note(!assembly.unpaired) {
+    if let Some(mut note) = assembly.property_note(target) {
         let (without, with) = assembly.marks;
         note[6] = note[6] & !without | with;
         let data = note.into_iter().flat_map(u32::to_le_bytes).collect();

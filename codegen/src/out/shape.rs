@@ -6,7 +6,7 @@ use crate::effect::faults::Misstated;
 use crate::listing::code::{CodeBuf, Fixup, Ref};
 use crate::listing::isa::{Architecture, Instruction, Labels};
 use crate::listing::{Line, Listing, unbound};
-use crate::out::cfi::Tracker;
+use crate::out::cfi::{StoredReturn, Tracker};
 use crate::out::eh_frame::Rules;
 use crate::out::objtool::{Notes, Told};
 use crate::profile::target::Target;
@@ -32,6 +32,8 @@ pub(crate) struct Shape {
     pub numbers: Vec<(usize, Event)>,
     /// Annotations for objtool.
     pub notes: Vec<(usize, Told)>,
+    /// What became of the return address on its way to memory.
+    pub stored: StoredReturn,
     /// The fault in the whole unwind table, for a mutant.
     pub misstated: Option<Misstated>,
     /// What followed the last listing: the next is mostly of the same kind.
@@ -118,6 +120,7 @@ impl Shape {
                 self.rules.change(self.code.bytes.len() as u32, &mut tracker.ops, target);
             }
         }
+        self.stored = tracker.stored;
         self.tracker = Some((spec.kind, tracker));
         self.patch::<I>(spec)
     }

@@ -10,7 +10,7 @@ use crate::listing::code::{CodeBuf, Ref};
 use crate::listing::isa::{Architecture, Instruction};
 use crate::listing::names::Names;
 use crate::listing::{Line, Listing};
-use crate::out::cfi::{CfiOp, Tracker, entry_ops};
+use crate::out::cfi::{CfiOp, StoredReturn, Tracker, entry_ops};
 use crate::out::cost::{self, Cost};
 use crate::out::objtool::{Notes, Told};
 use crate::plan::Plan;
@@ -60,6 +60,8 @@ pub struct TextListing {
     pub export: String,
     /// The contract.
     pub contract: Contract,
+    /// What became of its return address on its way to memory.
+    pub stored: StoredReturn,
     /// The cost of the trampoline.
     pub cost: Cost,
     /// The names of offsets that the lines use, with their values.
@@ -199,6 +201,7 @@ pub(crate) fn render<I: Architecture>(
         name: spec.name.to_owned(),
         export: spec.export.to_owned(),
         contract: Contract::of(spec, target)?,
+        stored: tracker.stored,
         cost: cost::cost(spec, target, listing)?,
         consts: consts(&frame, target, &lines),
         cfi_entry: first_directives(spec, &entry, target),

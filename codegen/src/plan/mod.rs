@@ -98,6 +98,18 @@ impl Plan {
         if self.signed {
             self.push(&[Step::Authenticate]);
         }
+        if target.guards(kind).is_some() {
+            self.push(&[Step::GuardReturn]);
+        }
+    }
+
+    /// Return to the caller, with the return address from the frame.
+    fn leave_to_caller(&mut self, kind: Kind, target: &Target) {
+        self.push(&[Step::RestoreSite(ExitPath::Parent), Step::Free(ExitPath::Parent)]);
+        if target.guards(kind).is_some() {
+            self.push(&[Step::CheckReturn]);
+        }
+        self.push(&[Step::Leave(ExitPath::Caller)]);
     }
 
     fn stub(&mut self, kind: Kind, target: &Target, way: ExitPath) {
@@ -299,9 +311,8 @@ impl Plan {
             }
         }
         self.call(target, Callee::Exit);
-        self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
-        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
-        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+        self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults, Step::Block(Role::Exit, "")]);
+        self.leave_to_caller(Kind::Around(around), target);
     }
 
     fn shadow(&mut self, kind: Kind, target: &Target) {
@@ -376,8 +387,8 @@ impl Plan {
         } else if counted {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreCounted]);
         }
-        self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
-        self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+        self.push(&[Step::Block(Role::Exit, "")]);
+        self.leave_to_caller(spec.kind, target);
     }
 
     fn sled(&mut self, target: &Target) {
@@ -390,8 +401,8 @@ impl Plan {
         self.push(&[Step::Block(Role::Saves, "what C functions may overwrite"), Step::Save, Step::SaveState]);
         self.push(&[Step::Block(Role::Call, ""), Step::Call(Callee::Named)]);
         self.push(&[Step::Block(Role::Restores, ""), Step::RestoreState, Step::Restore]);
-        let back = Step::RestoreSite(ExitPath::Parent);
-        self.push(&[Step::Block(Role::Exit, ""), back, Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+        self.push(&[Step::Block(Role::Exit, "")]);
+        self.leave_to_caller(Kind::Sled, target);
     }
 
     fn record(&mut self, recorder: Recorder, target: &Target) {
@@ -419,8 +430,8 @@ impl Plan {
                     self.push(&[Step::Call(Callee::Body)]);
                 }
                 self.event(Event::Exit, recorder);
-                self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Parent)]);
-                self.push(&[Step::Free(ExitPath::Parent), Step::Leave(ExitPath::Caller)]);
+                self.push(&[Step::Block(Role::Exit, "")]);
+                self.leave_to_caller(Kind::Record(recorder), target);
                 if recorder.unwind {
                     self.unwound(recorder);
                 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::arch::facts::{Facts, Number, NumberOf, Promise};
-use crate::arch::harden::{Harden, TypeWord};
+use crate::arch::harden::{Harden, ReturnGuard, TypeWord};
 use crate::ask::frame::{Content, FrameLayout};
 use crate::ask::live::{Carriers, Live};
 use crate::ask::option::{Choice, Choices, Pad};
@@ -71,6 +71,15 @@ pub struct Target {
     pub layouts: Layouts,
     /// The implementation of [`Target::place`] for the psABI, if it is known.
     pub places: Option<Places>,
+}
+
+/// The returns of all code of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Returns {
+    /// Each goes behind the call that it belongs to.
+    pub paired: bool,
+    /// The addresses that are stored for them are signed.
+    pub signed: bool,
 }
 
 /// A function that returns where the psABI puts the arguments and the result of a function, or why that is unknown.
@@ -172,18 +181,18 @@ impl Target {
         }
     }
 
-    /// The contents of `.note.gnu.property`: all code has landing pads; its returns, if they are `paired`, pass a shadow stack. Code
-    /// that is linked without a bit turns that protection off for the whole program. Kernels have no such notes.
-    pub fn property_note(&self, paired: bool) -> Option<[u32; 8]> {
+    /// The contents of `.note.gnu.property` of code with such returns. Code that is linked without a bit turns that protection off for
+    /// the whole program. Kernels have no such notes.
+    pub fn property_note(&self, returns: Returns) -> Option<[u32; 8]> {
         /// NT_GNU_PROPERTY_TYPE_0.
         const PROPERTIES: u32 = 5;
         let marks = self.facts.marks.as_ref()?;
         let holds = |promise| match promise {
             Promise::Pads => self.harden.landing.is_some(),
-            Promise::Paired => paired,
-            // Trampolines put nothing there. Where it must be asked for, the pads ask.
-            Promise::Guarded => self.harden.landing.is_some(),
-            Promise::Signed => false,
+            Promise::Paired => returns.paired,
+            // Those that put nothing there break nothing. Where it must be asked for, the pads ask.
+            Promise::Guarded => self.harden.landing.is_some() || self.harden.guard == Some(ReturnGuard::Pushed),
+            Promise::Signed => returns.signed,
         };
         let bits = marks.features.iter().filter(|f| holds(f.promise)).fold(0, |bits, feature| bits | feature.bit);
         // Bytes of name, contents, type; name; property, bytes of its value, value, padding.
@@ -202,6 +211,11 @@ impl Target {
     /// The landing pad with which a trampoline of this kind begins, if any.
     pub fn landing(&self, kind: Kind) -> Option<&'static str> {
         self.harden.landing.filter(|_| self.convention.pad(kind) == Pad::First)
+    }
+
+    /// How a trampoline of this kind guards the return address that it stores, if it does.
+    pub fn guards(&self, kind: Kind) -> Option<ReturnGuard> {
+        self.harden.guard.filter(|_| kind.stores_return())
     }
 
     /// The kCFI type before a trampoline of this kind, if it is called through pointers and callers check the type.

@@ -3,7 +3,8 @@
 use super::demands::At;
 use super::value::{Root, State, Value, Why};
 use super::{Checker, Property};
-use crate::ask::frame::Content;
+use crate::arch::harden::ReturnGuard;
+use crate::ask::frame::{Content, Field};
 use crate::ask::kind::Kind;
 use crate::contract::demand::Called;
 use crate::effect::action::Action;
@@ -13,6 +14,7 @@ use crate::words::step::{Sym, Value as Argument};
 impl Checker<'_> {
     /// A call, from what is demanded to what it leaves behind.
     pub(super) fn call(&mut self, line: usize, action: Action, state: &mut State) {
+        self.guarded(line, state);
         if self.refills(action) {
             self.refilled(line, state);
             return;
@@ -72,10 +74,37 @@ impl Checker<'_> {
         }
     }
 
+    /// Where code runs that may overwrite the frame, the return address is guarded there.
+    fn guarded(&mut self, line: usize, state: &State) {
+        let parent = Value::of(Root::Parent);
+        match self.contract.guard {
+            None => {}
+            Some(ReturnGuard::Pushed) => {
+                if state.pushed != [parent] {
+                    self.fault(line, Property::Guard, "the shadow stack does not have parent_ip at a call");
+                }
+            }
+            Some(ReturnGuard::Signed) => {
+                let shows = |field: &&Field| field.content == Content::ParentIp && !field.in_record;
+                let shown = self.contract.frame.fields.iter().filter(shows).count();
+                if state.memory.count(parent) > shown {
+                    self.fault(line, Property::Guard, "parent_ip is on the stack at a call, and is not signed");
+                }
+            }
+        }
+    }
+
+    /// What a frame record has as its return address.
+    fn recorded_return(&self, ret: Content) -> Value {
+        let plain = if ret == Content::Pc { self.pc } else { Value::of(Root::Parent) };
+        let signed = plain.root == Root::Parent && self.contract.guard == Some(ReturnGuard::Signed);
+        if signed { Value::of(Root::Signed) } else { plain }
+    }
+
     /// The chain that an unwinder follows from the frame pointer.
     fn records(&mut self, line: usize, state: &State) {
         let (abi, contract) = (self.abi, self.contract);
-        let (fp, parent) = (state.get(abi.fp), Value::of(Root::Parent));
+        let fp = state.get(abi.fp);
         let records = &contract.frame.records;
         if contract.marks_regs && (contract.kind.calls_back() || contract.kind == Kind::Rethook) {
             let fregs = if contract.kind == Kind::Rethook {
@@ -89,7 +118,7 @@ impl Checker<'_> {
             let Some(base) = fregs.on_stack() else { return };
             let mut before = self.start.get(abi.fp);
             for record in records {
-                let ret = if record.ret == Content::Pc { self.pc } else { parent };
+                let ret = self.recorded_return(record.ret);
                 let place = base + record.offset;
                 self.same(line, Property::Records, "fp in a frame record", before, state.memory.load(place));
                 self.same(
@@ -111,7 +140,7 @@ impl Checker<'_> {
         }
         let (mut fp, mut last) = (fp, None);
         for record in records.iter().rev() {
-            let ret = if record.ret == Content::Pc { self.pc } else { parent };
+            let ret = self.recorded_return(record.ret);
             let Some(place) = fp.on_stack().map(|fp| fp + self.machine.record as i32) else {
                 let found = self.tell(fp);
                 self.fault(line, Property::Records, format!("the frame pointer is {found}, which is no frame record"));

@@ -66,6 +66,7 @@ properties! {
     Way "way" "Each way out leads where it should, with the return address where it belongs.";
     Control "control" "Branches ask what they should, and every way ends.";
     Pad "pad" "The entry is a landing pad.";
+    Guard "guard" "A stored return address is signed, or on the shadow stack too.";
     Returns "returns" "Returns are made as was asked for.";
     Record "record" "What is to be recorded is, in a slot of its own.";
 }

@@ -14,6 +14,9 @@ impl Checker<'_> {
     pub(super) fn leave(&mut self, line: usize, action: Action, state: &mut State) {
         self.decided(line, state);
         self.returns(line, action);
+        if !state.pushed.is_empty() {
+            self.fault(line, Property::Guard, "the shadow stack keeps what this function has pushed");
+        }
         let Some(way) = self.way(line, state) else { return };
         let Some(goes_to) = self.destination(line, action, state) else { return };
         let Some(sp) = state.get(self.abi.sp).on_stack() else { return };

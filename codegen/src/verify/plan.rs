@@ -198,6 +198,8 @@ fn follow(
         Step::Block(..)
         | Step::LandingPad
         | Step::Authenticate
+        | Step::GuardReturn
+        | Step::CheckReturn
         | Step::Mark(_)
         | Step::ExceptionPad
         | Step::AllocReturn

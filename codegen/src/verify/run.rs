@@ -119,6 +119,7 @@ impl Checker<'_> {
         if let (Action::AtomicAdd { dst, .. }, Some(value)) = (effects.action, taken) {
             self.write(dst, value, state);
         }
+        self.guards(at, effects.action, state);
         if effects.changes_flags {
             (state.flags, state.tested, state.compared) = (Value::lost(Why::Computed), None, None);
         }
@@ -143,6 +144,21 @@ impl Checker<'_> {
                 self.fault(at, Property::Control, "a way ends in a trap");
                 end()
             }
+        }
+    }
+
+    /// What is pushed onto the CPU's shadow stack, and popped.
+    fn guards(&mut self, at: usize, action: Action, state: &mut State) {
+        match action {
+            Action::PushGuard { reg } => state.pushed.push(self.read(reg, state)),
+            Action::PopGuard { reg } => {
+                let (pushed, found) = (state.pushed.pop(), self.read(reg, state));
+                match pushed {
+                    Some(pushed) => self.same(at, Property::Guard, "what is compared with the shadow stack", pushed, found),
+                    None => self.fault(at, Property::Guard, "the shadow stack is popped, which has nothing of this function"),
+                }
+            }
+            _ => {}
         }
     }
 
@@ -366,6 +382,10 @@ impl Checker<'_> {
             Action::Authenticate { reg } => {
                 let fits = operand(reg).is(Value::of(Root::Signed)) && sp == self.site_sp;
                 (reg, if fits { Value::of(Root::Parent) } else { lost })
+            }
+            Action::Sign { reg } => {
+                let fits = operand(reg).is(Value::of(Root::Parent)) && sp == self.site_sp;
+                (reg, if fits { Value::of(Root::Signed) } else { lost })
             }
             Action::Set { dst, number } => (dst, Value::number(number.into())),
             Action::LoadThread { dst, at } => (dst, self.word(Cell::Thread(at), state)),

@@ -179,6 +179,11 @@ impl Memory {
         }
     }
 
+    /// In how many words a value is.
+    pub fn count(&self, value: Value) -> usize {
+        self.words.iter().filter(|word| **word == value).count()
+    }
+
     pub fn replace(&mut self, from: Value, to: Value) {
         self.words.iter_mut().filter(|word| **word == from).for_each(|word| *word = to);
     }
@@ -269,6 +274,8 @@ pub(super) struct State {
     pub refilled: bool,
     /// The shadow stack.
     pub shadow: Shadow,
+    /// What was pushed onto the CPU's shadow stack.
+    pub pushed: Vec<Value>,
     /// Times that the counter was counted up.
     pub counted: u32,
     pub memory: Memory,
@@ -308,6 +315,7 @@ impl State {
             slots: Vec::new(),
             refilled: false,
             shadow: Shadow::default(),
+            pushed: Vec::new(),
             counted: 0,
             memory: Memory::new(),
             area: None,

@@ -335,6 +335,10 @@ pub enum Step {
     Path(ExitPath),
     /// Authenticate a signed return address, which restores its unsigned value.
     Authenticate,
+    /// Guard the return address, which is about to be stored.
+    GuardReturn,
+    /// Check the guarded return address, which has been loaded.
+    CheckReturn,
     /// Leave the trampoline on this way out.
     Leave(ExitPath),
     /// A step of trampolines that record.

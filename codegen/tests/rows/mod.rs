@@ -353,6 +353,9 @@ fn told(effects: &Effects) -> Vec<i64> {
         | Action::StoreHalf
         | Action::LandingPad
         | Action::Authenticate { .. }
+        | Action::Sign { .. }
+        | Action::PushGuard { .. }
+        | Action::PopGuard { .. }
         | Action::Address { .. }
         | Action::High { .. }
         | Action::Low { .. }

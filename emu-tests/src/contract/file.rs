@@ -326,6 +326,11 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub(crate) type_before: Option<Spanned<u32>>,
+    /// Where its return address is guarded while the frame has it: `signed` (arm64, PACIASP), or `pushed` onto the CPU's shadow stack
+    /// too (riscv64, SSPUSH).
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) guard_return: Option<Spanned<String>>,
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,

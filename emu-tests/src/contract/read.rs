@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use codegen::arch::facts::{Facts, NumberOf, ThreadWord};
-use codegen::arch::harden::TypeWord;
+use codegen::arch::harden::{ReturnGuard, TypeWord};
 use codegen::arch::machine::Machine;
 use codegen::ask::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
@@ -118,6 +118,7 @@ impl Reader<'_> {
             landing_pad,
             entry_pad: landing_pad && !t.no_entry_pad && !kind.returned_to(),
             type_before: self.type_before(t, kind)?,
+            guard: self.guard(t, facts)?,
             returns: None,
             // A call of the site that nothing returns to.
             // Or one behind which something else stands than what is returned to.
@@ -146,13 +147,28 @@ impl Reader<'_> {
         Ok(Some(*before.get_ref()))
     }
 
+    /// How the return address is guarded in the frame, if it is.
+    fn guard(&self, t: &TrampolineIn, facts: &Facts) -> Result<Option<ReturnGuard>> {
+        let Some(given) = &t.guard_return else { return Ok(None) };
+        let here: Vec<ReturnGuard> = ReturnGuard::ALL.into_iter().filter(|guard| facts.guards.contains(guard)).collect();
+        match here.iter().find(|guard| guard.name() == given.get_ref()) {
+            Some(guard) => Ok(Some(*guard)),
+            None if here.is_empty() => Err(self.at(given.span().start, format!("guard-return is not for {}", facts.name))),
+            None => {
+                let valid: Vec<&str> = here.into_iter().map(ReturnGuard::name).collect();
+                let what = format!("guard-return of {} has these values: {}", facts.name, valid.join(", "));
+                Err(self.at(given.span().start, what))
+            }
+        }
+    }
+
     /// Refuse keys of another kind: nothing would check them.
     fn in_place(&self, t: &TrampolineIn, kind: Kind) -> Result<()> {
         fn start<T>(of: Option<&Spanned<T>>) -> Option<usize> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 35] = [
+        let given: [(&str, Option<usize>, &[&str]); 36] = [
             ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
@@ -180,6 +196,7 @@ impl Reader<'_> {
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
             ("signed", t.signed.then_some(here), &["direct", "around", "programs", "record"]),
+            ("guard-return", start(t.guard_return.as_ref()), &["around", "programs", "record", "sled"]),
             ("events", start(t.events.as_ref()), &["record"]),
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),

@@ -153,6 +153,9 @@ impl File {
         if let Some(before) = contract.type_before {
             self.key("type-before", &before.to_string());
         }
+        if let Some(guard) = contract.guard {
+            self.key("guard-return", &quoted(guard.name()));
+        }
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());
         }

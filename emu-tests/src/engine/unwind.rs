@@ -4,12 +4,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use codegen::arch::machine::{Orc, OrcFp};
+use codegen::arch::machine::{Machine, Orc, OrcFp};
 use codegen::backend::Backend;
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule,
+    AArch64, BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule,
     UnwindContext, UnwindSection, Vendor,
 };
 use link::{Image, SymbolKind};
@@ -38,6 +38,8 @@ pub(crate) struct Row {
     pub known_column: Option<bool>,
     /// The return address is in the link register's own column.
     pub in_link: bool,
+    /// Unwinders authenticate the return address, with CFA: it is signed.
+    pub signed: bool,
     /// Unwinders look up the return address itself: it is behind no call of the function that it lies in.
     pub signal: bool,
     rules: Vec<(Reg, Rule)>,
@@ -60,6 +62,11 @@ impl Row {
     /// CFA, on a CPU with these registers.
     pub fn cfa(&self, gpr: &[u64]) -> u64 {
         Rule::In(self.cfa.0).value(0, gpr, |_| 0).wrapping_add_signed(self.cfa.1)
+    }
+
+    /// The return address that unwinders make of the value of its column. They look at no signature here.
+    pub fn return_address(&self, machine: &Machine, found: u64) -> u64 {
+        if self.signed { (machine.stripped)(found) } else { found }
     }
 
     /// Where a register's value is: without a rule, where it was.
@@ -89,7 +96,7 @@ impl Table {
     ) -> Result<Table> {
         let abi = registers.abi;
         let (frames_at, frames) = contents(image, ".eh_frame");
-        let frames = EhFrame::new(frames, LittleEndian);
+        let frames = with_signatures(frames);
         let bases = BaseAddresses::default().set_eh_frame(frames_at);
         let mut context = UnwindContext::new();
         let orc = orc_form(image, registers, orc)?.map(|orc| OrcTable::read(image, orc));
@@ -136,12 +143,28 @@ impl Table {
     }
 }
 
-/// What `.eh_frame` says of the frame at these addresses: the register that CFA is told from, and bytes from it.
-pub(crate) fn frames(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> HashMap<u64, (Reg, i64)> {
-    let (at, bytes) = contents(image, ".eh_frame");
+/// A table that may say where return addresses are signed: in a way that no other architecture uses.
+fn with_signatures(bytes: &[u8]) -> EhFrame<EndianSlice<'_, LittleEndian>> {
     let mut frames = EhFrame::new(bytes, LittleEndian);
-    // It says where return addresses are signed in a way that no other architecture uses.
     frames.set_vendor(Vendor::AArch64);
+    frames
+}
+
+/// Where the function's caller is, from somewhere in the function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frame {
+    /// CFA is this register plus so many bytes.
+    pub cfa: (Reg, i64),
+    /// Bytes from CFA to the link register's value; `None` if it is in the register.
+    pub link: Option<i64>,
+    /// The return address is signed.
+    pub signed: bool,
+}
+
+/// What `.eh_frame` says of the frame at these addresses.
+pub(crate) fn frames(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u64>) -> HashMap<u64, Frame> {
+    let (at, bytes) = contents(image, ".eh_frame");
+    let frames = with_signatures(bytes);
     let bases = BaseAddresses::default().set_eh_frame(at);
     let mut context = UnwindContext::new();
     let entries = entries(&frames, &bases);
@@ -150,9 +173,16 @@ pub(crate) fn frames(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u
     for pc in addresses {
         last = last.filter(|fde| fde.contains(pc)).or_else(|| entries.iter().find(|fde| fde.contains(pc)));
         let row = last.and_then(|fde| fde.unwind_info_for_address(&frames, &bases, &mut context, pc).ok());
-        let Some(CfaRule::RegisterAndOffset { register, offset }) = row.map(|row| row.cfa().clone()) else { continue };
+        let Some(row) = row else { continue };
+        let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { continue };
         let reg = abi.regs.iter().position(|r| r.dwarf == register.0).map(|n| Reg(n as u8));
-        all.extend(reg.map(|reg| (pc, (reg, offset))));
+        let column = abi.link.and_then(|link| abi.regs.get(usize::from(link.0))).map(|link| gimli::Register(link.dwarf));
+        let link = column.and_then(|column| match row.register(column) {
+            Some(RegisterRule::Offset(offset)) => Some(offset),
+            _ => None,
+        });
+        let signed = matches!(row.register(AArch64::RA_SIGN_STATE), Some(RegisterRule::Constant(1)));
+        all.extend(reg.map(|reg| (pc, Frame { cfa: (reg, offset), link, signed })));
     }
     all
 }
@@ -269,6 +299,7 @@ impl<'i> OrcTable<'i> {
             returns: Some(Rule::At(entry.returns)),
             known_column: None,
             in_link: false,
+            signed: false,
             signal: false,
             rules,
             tells,
@@ -317,12 +348,17 @@ fn row(
         returns: None,
         known_column: Some(column(returns_in).is_some() || abi.return_columns.contains(&returns_in.0)),
         in_link: column(returns_in) == abi.link && abi.link.is_some(),
+        signed: false,
         signal: fde.cie().is_signal_trampoline(),
         rules: Vec::new(),
         tells: abi.callee_saved,
     };
     let mut undefined = false;
     for &(n, ref rule) in row.registers() {
+        if let (AArch64::RA_SIGN_STATE, RegisterRule::Constant(state)) = (n, rule) {
+            found.signed = *state == 1;
+            continue;
+        }
         let rule = match *rule {
             RegisterRule::Offset(offset) => Rule::At(offset),
             RegisterRule::ValOffset(offset) => Rule::Is(offset),

@@ -16,6 +16,7 @@ use crate::judge::cases::cases;
 use crate::judge::checks::compare::{disabled, enabled, reference, sled};
 use crate::judge::checks::entered::judge_entered;
 use crate::judge::checks::exceptions::judge_thrown;
+use crate::judge::checks::guard::judge_guards;
 use crate::judge::checks::marks::judge_marks;
 use crate::judge::checks::reach::{edge, judge_edges};
 use crate::judge::checks::retire::judge_gap;
@@ -174,6 +175,9 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     tally.stubs = rig.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();
     if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P27) && rig.away.is_none()) {
         judge_marks(&rig, case, &mut tally)?;
+    }
+    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P28) && rig.away.is_none()) {
+        judge_guards(&rig, case, &mut tally)?;
     }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
         count(&mut rig, &mut tally)?;

@@ -12,7 +12,7 @@ use codegen::words::error::Result;
 use link::{Image, Symbol, SymbolKind};
 
 use crate::engine::disasm::{decode, parts};
-use crate::engine::unwind::frames;
+use crate::engine::unwind::{Frame, frames};
 
 /// An instruction.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Code<'i> {
     insns: BTreeMap<u64, Insn>,
     /// Where bytes are no instruction that is known.
     pub unreadable: BTreeSet<u64>,
-    frames: HashMap<u64, (Reg, i64)>,
+    frames: HashMap<u64, Frame>,
     /// What may still be spent on following paths: values that are compared or copied.
     left: Cell<u64>,
 }
@@ -154,13 +154,13 @@ impl<'i> Code<'i> {
             return false;
         }
         match (self.frame(call.at), self.frame(call.next)) {
-            (Some(at), Some(next)) => at == next,
+            (Some(at), Some(next)) => at.cfa == next.cfa,
             _ => true,
         }
     }
 
-    /// What the unwind table says of the frame here: a register, and bytes from it.
-    pub fn frame(&self, at: u64) -> Option<(Reg, i64)> {
+    /// What the unwind table says of the frame here.
+    pub fn frame(&self, at: u64) -> Option<Frame> {
         self.frames.get(&at).copied()
     }
 

@@ -10,7 +10,7 @@ mod paths;
 mod values;
 mod why;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use codegen::arch::facts::{Feature, Promise};
 use codegen::backend::Backend;
@@ -163,21 +163,7 @@ fn object(
     taken: &HashSet<String>,
 ) -> Result<MarkedObject> {
     let code = Code::of(image, backend)?;
-    let alone = || code.functions.iter().filter(|function| !function.cut_off);
-    let millicode = |name: &str| backend.machine().millicode.iter().any(|begin| name.starts_with(begin));
-    let judged = |function: &Function| {
-        let mut followed = follow(&code, function);
-        if millicode(&function.symbol.name) {
-            followed.problems =
-                vec![Problem { promise: Promise::Paired, at: function.range.start, why: Why::Millicode }];
-        }
-        (function.range.start, followed)
-    };
-    let mut followed: BTreeMap<u64, Followed> = alone().map(judged).collect();
-    // What others go on in with their frames is no function of its own.
-    let joined: HashSet<u64> = followed.values().flat_map(|followed| followed.joined.iter().copied()).collect();
-    let local = |at: &u64| code.begins(*at).is_some_and(|function| function.symbol.local);
-    followed.retain(|at, _| !(joined.contains(at) && local(at)));
+    let followed = followed(&code);
     let functions = followed.len();
     let marks = features.iter().map(|feature| {
         let (mut reasons, concerns) = match feature.promise {
@@ -202,6 +188,56 @@ fn object(
     });
     let marks = marks.collect();
     Ok(MarkedObject { object: name.to_owned(), arch: backend.facts().name, noted, functions, marks })
+}
+
+/// All functions of an object, by address, followed.
+fn followed(code: &Code) -> BTreeMap<u64, Followed> {
+    let alone = || code.functions.iter().filter(|function| !function.cut_off);
+    let millicode = |name: &str| code.backend.machine().millicode.iter().any(|begin| name.starts_with(begin));
+    let judged = |function: &Function| {
+        let mut followed = follow(code, function);
+        if millicode(&function.symbol.name) {
+            followed.problems =
+                vec![Problem { promise: Promise::Paired, at: function.range.start, why: Why::Millicode }];
+        }
+        (function.range.start, followed)
+    };
+    let mut followed: BTreeMap<u64, Followed> = alone().map(judged).collect();
+    // What others go on in with their frames is no function of its own.
+    let joined: HashSet<u64> = followed.values().flat_map(|followed| followed.joined.iter().copied()).collect();
+    let local = |at: &u64| code.begins(*at).is_some_and(|function| function.symbol.local);
+    followed.retain(|at, _| !(joined.contains(at) && local(at)));
+    followed
+}
+
+/// How a function guards the return address that it stores. Places are bytes from the function's start.
+pub(crate) struct Guarding {
+    /// It signs it, or pushes it onto the shadow stack.
+    pub guards: bool,
+    /// Where the address is not guarded, or not checked as it was guarded; what follows for each: is it certain?
+    pub problems: Vec<(u64, bool)>,
+    /// Where the unwind table has it signed and it is not, or the other way round.
+    pub misstated: Vec<u64>,
+}
+
+/// How the functions of an object guard their return addresses, by name.
+///
+/// # Errors
+/// A damaged object; one that no linker takes.
+pub(crate) fn guarding(input: &Input, backend: &'static dyn Backend) -> Result<HashMap<String, Guarding>> {
+    let image = glance(backend, input, backend.machine().ret)?;
+    let code = Code::of(&image, backend)?;
+    let of = |(start, followed): (u64, Followed)| {
+        let function = code.begins(start)?;
+        let problems = followed.problems.into_iter().filter(|problem| problem.promise == Promise::Signed);
+        let guarding = Guarding {
+            guards: followed.guards,
+            problems: problems.map(|problem| (problem.at.wrapping_sub(start), problem.why.is_certain())).collect(),
+            misstated: followed.misstated.into_iter().map(|at| at.wrapping_sub(start)).collect(),
+        };
+        Some((function.symbol.name.clone(), guarding))
+    };
+    Ok(followed(&code).into_iter().filter_map(of).collect())
 }
 
 /// An object of which nothing can be learnt.

@@ -49,6 +49,8 @@ pub(super) struct Followed {
     pub jump: Option<Jump>,
     /// It puts something onto the shadow stack, or signs.
     pub guards: bool,
+    /// Where the unwind table has the return address signed and it is not, or the other way round.
+    pub misstated: BTreeSet<u64>,
 }
 
 /// Follow the paths of a function.
@@ -66,7 +68,8 @@ pub(super) fn follow(code: &Code, function: &Function) -> Followed {
         // Where nothing may be spent any more, the next round says so.
         if ends.joined.is_subset(&joined) && code.spend(0) {
             let problems = ends.problems.into_iter().collect();
-            return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards: paths.guards };
+            let (guards, misstated) = (paths.guards, ends.misstated);
+            return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards, misstated };
         }
         joined.extend(ends.joined);
     }
@@ -108,6 +111,11 @@ struct Out {
     /// Where they go on in other functions.
     joined: BTreeSet<u64>,
     jump: Option<Jump>,
+    /// Where the return address is stored on the stack as it is.
+    stores: BTreeSet<u64>,
+    /// It is returned to as it was there.
+    returns_stored: bool,
+    misstated: BTreeSet<u64>,
 }
 
 impl<'c, 'i> Paths<'c, 'i> {
@@ -124,7 +132,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         let ranges: Vec<Range<u64>> = [range].into_iter().chain(cut_off).collect();
         let all: Vec<&Insn> = ranges.into_iter().flat_map(|part| code.within(part)).collect();
         paths.hide(&all, joined, &mut reached);
-        let signs = |insn: &Insn| insn.moves.iter().any(|m| matches!(m, Move::Sign(_) | Move::Authenticate(_)));
+        let signs = |insn: &Insn| insn.moves.iter().any(|m| matches!(m, Move::Sign(..) | Move::Authenticate(..)));
         paths.guards = reached.iter().filter_map(|at| code.insn(*at)).any(signs);
         paths.too_long = reached.len() > MOST || !code.spend(reached.len() as u64);
         paths
@@ -227,7 +235,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         let abi = &self.code.backend.facts().abi;
         let mut open = BTreeSet::new();
         for at in self.hidden.clone() {
-            let fits = |state: &&State| self.code.frame(at).is_none_or(|(reg, bytes)| state.is_frame(abi, reg, bytes));
+            let fits = |state: &&State| self.code.frame(at).is_none_or(|frame| state.is_frame(abi, frame.cfa));
             let all = [&sources.jumps, &sources.leaves, &sources.calls];
             self.too_long |= !self.code.spend(all.iter().map(|states| states.len() as u64).sum());
             let fitting = all.iter().map(|states| states.iter().filter(fits).collect::<Vec<_>>());
@@ -285,6 +293,14 @@ impl<'c, 'i> Paths<'c, 'i> {
             all.problems.extend(out.problems);
             all.joined.extend(out.joined);
             all.jump = all.jump.max(out.jump);
+            all.stores.extend(out.stores);
+            all.misstated.extend(out.misstated);
+            all.returns_stored |= out.returns_stored;
+        }
+        // What is only shown to others does no harm.
+        if all.returns_stored {
+            let plain = |at: &u64| Problem { promise: Promise::Signed, at: *at, why: Why::StoredPlain };
+            all.problems.extend(all.stores.iter().map(plain));
         }
         // Who moves the shadow stack himself may return where he likes.
         if all.problems.iter().any(|problem| problem.why == Why::MovesShadow) {
@@ -305,9 +321,12 @@ impl<'c, 'i> Paths<'c, 'i> {
                 }
                 return out;
             };
+            if self.code.frame(at).is_some_and(|frame| state.is_misstated(abi, &frame)) {
+                out.misstated.insert(at);
+            }
             for step in &insn.moves {
                 self.watch(insn, *step, &state, &mut out);
-                state.step(*step, insn.at);
+                state.step(abi, *step, insn.at);
             }
             self.branch(insn, &mut state, &mut out);
             if insn.last || !self.goes_on(insn) {
@@ -334,14 +353,23 @@ impl<'c, 'i> Paths<'c, 'i> {
     /// Look at a move before it is made.
     fn watch(&self, insn: &Insn, step: Move, state: &State, out: &mut Out) {
         match step {
-            Move::Store { what: Some(reg), at, .. } if state.get(reg) == Value::Return => {
+            Move::Store { what: Some(reg), at, .. } if matches!(state.get(reg), Value::Return { .. }) => {
                 if matches!(state.get(at), Value::Stack { .. }) {
-                    out.problem(Promise::Signed, insn.at, Why::StoredPlain);
+                    out.stores.insert(insn.at);
                 }
             }
-            Move::Authenticate(reg) if state.get(reg) != Value::Signed => {
-                let certain = matches!(state.get(reg), Value::Return | Value::Stack { .. } | Value::Number(_));
-                let why = if certain { Why::AuthenticatesOther } else { Why::AuthenticatesUnknown };
+            Move::Authenticate(reg, seal) => {
+                let due = state.sealed(&self.code.backend.facts().abi, seal);
+                let why = match (state.get(reg), due) {
+                    (found, due) if found == due => return,
+                    (Value::Signed { seal: by, .. }, _) if by != seal => Why::AuthenticatesOtherwise,
+                    // Of a frame whose size is not known, nobody knows how far it is from the one before.
+                    (Value::Signed { sp: Some((from, _)), .. }, Value::Signed { sp: Some((now, _)), .. }) if from == now => {
+                        Why::AuthenticatesOtherwise
+                    }
+                    (Value::Return { .. } | Value::Stack { .. } | Value::Number(_), _) => Why::AuthenticatesOther,
+                    _ => Why::AuthenticatesUnknown,
+                };
                 out.problem(Promise::Signed, insn.at, why.clone());
                 out.problem(Promise::Guarded, insn.at, why);
             }
@@ -367,19 +395,24 @@ impl<'c, 'i> Paths<'c, 'i> {
         let abi = &self.code.backend.facts().abi;
         // Returns from an exception are no function's.
         if insn.branch.is_none_or(|branch| !branch.pops)
-            && !insn.moves.iter().any(|m| matches!(m, Move::Authenticate(_)))
+            && !insn.moves.iter().any(|m| matches!(m, Move::Authenticate(..)))
         {
             return;
         }
         let sp = state.get(abi.sp);
         let value = state.returns_to(abi, insn.by.or(abi.link));
-        if value == Value::Signed {
+        out.returns_stored |= value == Value::Return { stored: true };
+        if matches!(value, Value::Signed { .. }) {
             out.problem(Promise::Signed, insn.at, Why::ReturnsSigned);
             out.problem(Promise::Guarded, insn.at, Why::ReturnsSigned);
         }
         let why = match (value, state.taken) {
-            (Value::Return | Value::Signed, false) => return,
-            (Value::Return | Value::Signed, true) => Why::CallLeft,
+            (value, taken) if value.is_return() => {
+                if !taken {
+                    return;
+                }
+                Why::CallLeft
+            }
             (Value::Foreign, _) if abi.link.is_none() && sp == Value::Foreign => Why::OtherStack,
             _ if abi.link.is_none() && sp == Value::Unknown => Why::StackUnknown,
             (Value::Unknown | Value::Behind(_), _) => Why::ReturnUnknown,
@@ -411,6 +444,8 @@ impl<'c, 'i> Paths<'c, 'i> {
                 }
                 None => self.leaves(insn, state, out),
             }
+        } else {
+            out.returns_stored |= state.returns_to(abi, abi.link) == Value::Return { stored: true };
         }
     }
 
@@ -418,9 +453,11 @@ impl<'c, 'i> Paths<'c, 'i> {
     fn indirect(&self, insn: &Insn, state: &State, out: &mut Out) {
         let abi = &self.code.backend.facts().abi;
         let value = insn.by.map_or(Value::Unknown, |by| state.get(by));
-        if matches!(value, Value::Return | Value::Signed) {
+        out.returns_stored |= value == Value::Return { stored: true };
+        if value.is_return() {
             out.problem(Promise::Paired, insn.at, Why::LeavesByJump);
         } else if state.is_as_called(abi) {
+            out.returns_stored |= state.returns_to(abi, abi.link) == Value::Return { stored: true };
             out.sources.leaves.push(state.clone());
         } else {
             if self.hidden.is_empty() {
@@ -436,7 +473,7 @@ impl<'c, 'i> Paths<'c, 'i> {
     fn leaves(&self, insn: &Insn, state: &State, out: &mut Out) {
         let abi = &self.code.backend.facts().abi;
         out.problem(Promise::Paired, insn.at, Why::GoesOn);
-        if state.returns_to(abi, abi.link) == Value::Signed {
+        if matches!(state.returns_to(abi, abi.link), Value::Signed { .. }) {
             out.problem(Promise::Signed, insn.at, Why::GoesOn);
         }
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use codegen::arch::moves::Move;
+use codegen::arch::moves::{Modifier, Move, Seal};
 use codegen::words::abi::{Abi, Reg};
+
+use crate::engine::unwind::Frame;
 
 /// What a register or a word of the stack holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,16 +14,32 @@ pub(super) enum Value {
     Unknown,
     /// A place of the stack: bytes from SP at the function's entry, or from where the instruction at this address put SP.
     Stack { from: Option<u64>, bytes: i64 },
-    /// The function's return address.
-    Return,
-    /// The same, signed, or on the shadow stack too.
-    Signed,
+    /// The function's return address; perhaps it has been in memory, where nothing guarded it.
+    Return { stored: bool },
+    /// The same, guarded by this. SP was here.
+    Signed { seal: Seal, sp: Option<(Option<u64>, i64)> },
     /// A number.
     Number(i64),
     /// The address behind the call here.
     Behind(u64),
     /// What the caller has there, or what memory has that is not the function's: it does not come from this call.
     Foreign,
+}
+
+impl Value {
+    /// Is it the return address, in whatever form?
+    pub fn is_return(self) -> bool {
+        matches!(self, Value::Return { .. } | Value::Signed { .. })
+    }
+
+    /// What is known of a value that is the one or the other.
+    fn or(self, other: Value) -> Value {
+        match (self, other) {
+            _ if self == other => self,
+            (Value::Return { .. }, Value::Return { .. }) => Value::Return { stored: true },
+            _ => Value::Unknown,
+        }
+    }
 }
 
 /// Registers and stack.
@@ -42,8 +60,8 @@ impl State {
             State { regs: vec![Value::Foreign; abi.regs.len()], stack: BTreeMap::new(), apart: false, taken: false };
         state.set(abi.sp, Value::Stack { from: None, bytes: 0 });
         match abi.link {
-            Some(link) => state.set(link, Value::Return),
-            None => drop(state.stack.insert((None, 0), Value::Return)),
+            Some(link) => state.set(link, Value::Return { stored: false }),
+            None => drop(state.stack.insert((None, 0), Value::Return { stored: false })),
         }
         state
     }
@@ -74,7 +92,7 @@ impl State {
 
     fn store(&mut self, at: Value, plus: i64, bytes: u8, what: Value) {
         let Value::Stack { from, bytes: base } = at else {
-            self.apart |= matches!(what, Value::Return | Value::Signed);
+            self.apart |= what.is_return();
             return;
         };
         let place = base.wrapping_add(plus);
@@ -84,12 +102,25 @@ impl State {
             self.stack.remove(&key);
         }
         // What is written over is no longer the caller's.
-        let known = if bytes == 8 { what } else { Value::Unknown };
+        let known = match what {
+            _ if bytes != 8 => Value::Unknown,
+            Value::Return { .. } => Value::Return { stored: true },
+            other => other,
+        };
         self.stack.insert((from, place), known);
     }
 
+    /// The return address as it is with this seal, where SP is.
+    pub fn sealed(&self, abi: &Abi, seal: Seal) -> Value {
+        let sp = match (seal, self.get(abi.sp)) {
+            (Seal::Key(_, Modifier::Sp), Value::Stack { from, bytes }) => Some((from, bytes)),
+            _ => None,
+        };
+        Value::Signed { seal, sp }
+    }
+
     /// An instruction at `pc` makes this move.
-    pub fn step(&mut self, step: Move, pc: u64) {
+    pub fn step(&mut self, abi: &Abi, step: Move, pc: u64) {
         match step {
             Move::Add { to, from, plus } => self.set(to, moved(self.get(from), plus)),
             Move::Number { to, value } => self.set(to, Value::Number(value)),
@@ -120,9 +151,13 @@ impl State {
                 self.set(b, was_a);
             }
             Move::Lose(reg) => self.set(reg, Value::Unknown),
-            Move::Sign(reg) if self.get(reg) == Value::Return => self.set(reg, Value::Signed),
-            Move::Authenticate(reg) if self.get(reg) == Value::Signed => self.set(reg, Value::Return),
-            Move::Sign(reg) | Move::Authenticate(reg) => self.set(reg, Value::Unknown),
+            Move::Sign(reg, seal) if matches!(self.get(reg), Value::Return { .. }) => {
+                self.set(reg, self.sealed(abi, seal));
+            }
+            Move::Authenticate(reg, _) if matches!(self.get(reg), Value::Signed { .. }) => {
+                self.set(reg, Value::Return { stored: false });
+            }
+            Move::Sign(reg, _) | Move::Authenticate(reg, _) => self.set(reg, Value::Unknown),
             Move::ShadowPointer | Move::Stop => {}
         }
     }
@@ -142,7 +177,7 @@ impl State {
         match abi.link {
             Some(link) => self.set(link, Value::Behind(next)),
             None => {
-                self.step(Move::Add { to: abi.sp, from: abi.sp, plus: -8 }, next);
+                self.step(abi, Move::Add { to: abi.sp, from: abi.sp, plus: -8 }, next);
                 self.store(self.get(abi.sp), 0, 8, Value::Behind(next));
             }
         }
@@ -157,7 +192,7 @@ impl State {
     /// Is everything as the caller left it, so that another function can be jumped to?
     pub fn is_as_called(&self, abi: &Abi) -> bool {
         let sp = self.get(abi.sp) == Value::Stack { from: None, bytes: 0 };
-        sp && !self.taken && self.returns_to(abi, abi.link) == Value::Return
+        sp && !self.taken && matches!(self.returns_to(abi, abi.link), Value::Return { .. })
     }
 
     /// How much is known: what it costs to compare it.
@@ -166,9 +201,20 @@ impl State {
     }
 
     /// Does this register, plus these bytes, lead to where SP was before the function was called?
-    pub fn is_frame(&self, abi: &Abi, reg: Reg, bytes: i64) -> bool {
+    pub fn is_frame(&self, abi: &Abi, (reg, bytes): (Reg, i64)) -> bool {
         let before = abi.return_bytes() as i64;
         moved(self.get(reg), bytes) == Value::Stack { from: None, bytes: before }
+    }
+
+    /// Is the return address signed where the unwind table says that it is not, or the other way round?
+    pub fn is_misstated(&self, abi: &Abi, frame: &Frame) -> bool {
+        let (reg, bytes) = frame.cfa;
+        let there = frame.link.map(|offset| self.load(moved(self.get(reg), bytes), offset));
+        match there.or(abi.link.map(|link| self.get(link))) {
+            Some(Value::Signed { seal: Seal::Key(..), .. }) => !frame.signed,
+            Some(Value::Return { .. }) => frame.signed,
+            _ => false,
+        }
     }
 
     /// Is something of the function's own on the stack?
@@ -180,14 +226,10 @@ impl State {
     pub fn meet(&mut self, other: &State) -> bool {
         let before = self.clone();
         for (value, also) in self.regs.iter_mut().zip(&other.regs) {
-            if value != also {
-                *value = Value::Unknown;
-            }
+            *value = value.or(*also);
         }
         for (key, value) in &mut self.stack {
-            if other.stack.get(key) != Some(value) {
-                *value = Value::Unknown;
-            }
+            *value = other.stack.get(key).map_or(Value::Unknown, |also| value.or(*also));
         }
         for key in other.stack.keys() {
             self.stack.entry(*key).or_insert(Value::Unknown);

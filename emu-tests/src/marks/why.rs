@@ -17,6 +17,7 @@ pub(super) enum Why {
     StoredPlain,
     ReturnsSigned,
     AuthenticatesOther,
+    AuthenticatesOtherwise,
     AuthenticatesUnknown,
     ReturnUnknown,
     StackUnknown,
@@ -41,6 +42,7 @@ impl Why {
                 | Why::StoredPlain
                 | Why::ReturnsSigned
                 | Why::AuthenticatesOther
+                | Why::AuthenticatesOtherwise
         )
     }
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Why {
             Why::StoredPlain => "it stores its return address on the stack unsigned",
             Why::ReturnsSigned => "it returns to an address that is still signed, or still on the shadow stack",
             Why::AuthenticatesOther => "it checks an address that it has not signed, or not put onto the shadow stack",
+            Why::AuthenticatesOtherwise => "it checks its return address with another key or another SP than it was signed with",
             Why::AuthenticatesUnknown => "it checks an address of which nobody knows where it came from",
             Why::ReturnUnknown => "nobody knows where it returns to",
             Why::StackUnknown => "nobody knows where SP is when it returns",

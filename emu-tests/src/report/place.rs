@@ -204,6 +204,8 @@ places! {
     SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
     SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
     Mark { what: MarkOf } => "mark:{what:#}", "is {what} true (1 or 0), and what the note says";
+    Guarded => "guard:return", "the return address is guarded in memory, and checked before it is returned to (1 or 0)";
+    GuardTold => "guard:table", "the unwind table says where the return address is signed (1 or 0)";
     Reach { direction: Direction } => "reach:{direction:#}", "how far a site reaches {direction}";
     Beyond { direction: Direction } => "reach:{direction:#}:beyond",
         "a target beyond what a site reaches {direction} is written to it";

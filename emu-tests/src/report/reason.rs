@@ -50,6 +50,8 @@ reasons! {
     RecordsNothing "records-nothing", "it records nothing";
     NotEnforced "not-enforced", "the engine enforces nothing of it; see --enforce";
     NoMarks "no-marks", "no object has a note of protection, or it was not decided; see check --marks";
+    NotGuarded "not-guarded", "its contract does not say that it guards its return address";
+    GuardOpen "guard-open", "nobody knows, without a run, whether its return address is guarded";
     DecidesNothing "decides-nothing", "its callee decides nothing";
     EngineLacks "engine-lacks", "its instructions may change vector state that the engine lacks";
     WayNotTaken "way-not-taken", "not decided on a way out";

@@ -17,7 +17,7 @@ fn tracker() -> Tracker {
     columns[0] = column(COLUMN_FP, FP);
     columns[1] = column(COLUMN_LINK, LINK);
     let both = RegSet::of(&[FP, LINK]);
-    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0, lost: false };
+    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0, lost: false, signed: false };
     Tracker {
         sp_reg: SP,
         initial: state,
@@ -30,6 +30,8 @@ fn tracker() -> Tracker {
         homes: both,
         spare: None,
         reachable: true,
+        link: None,
+        stored: StoredReturn::default(),
         ops: Vec::new(),
     }
 }

@@ -238,7 +238,8 @@ fn frame(rig: &Rig, at: u64, now: &Snapshot) -> Option<Frame> {
     let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(&*rig.uc, at));
     let saved = row.tells.iter().filter(|reg| Some(*reg) != abi.link && *reg != abi.sp);
     let saved = saved.map(|reg| (reg, value(row.rule(reg)))).collect();
-    Some(Frame { cfa, returns: row.returns.map_or(0, value), saved })
+    let returns = row.returns.map_or(0, |rule| row.return_address(rig.registers.machine, value(rule)));
+    Some(Frame { cfa, returns, saved })
 }
 
 /// Run from one place to another, with a look before each instruction. Where it ended, if it did.

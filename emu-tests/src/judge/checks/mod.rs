@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod entered;
 pub mod exceptions;
+pub mod guard;
 pub mod marks;
 pub mod reach;
 pub mod retire;

@@ -3,6 +3,7 @@
 use codegen::contract::Contract;
 use codegen::words::recorder::{Clock, Event, Events};
 
+use super::unwinding::recorded_return;
 use super::{Here, Trace, Uc};
 use crate::engine::cpu::{EXIT, put_word, word};
 use crate::engine::shadow_stack::{FRESH, Kept};
@@ -90,7 +91,8 @@ impl Trace {
         let (abi, fp) = (here.registers.abi, here.get(here.registers.abi.fp));
         let before = at[abi.fp];
         let record = fp.wrapping_add_signed(here.registers.machine.record);
-        let (next, back) = (here.word(record), here.word(record.wrapping_add(8)));
+        let (next, stored) = (here.word(record), here.word(record.wrapping_add(8)));
+        let back = self.contract().map_or(stored, |contract| recorded_return(here, &contract, stored));
         let p12 = self.at(Clause::P12, here.pc);
         self.check(p12, Place::FrameRecord { n: 0 }, parent, back);
         self.check(p12, Place::BehindRecords, before, next);

@@ -1,6 +1,7 @@
 //! P12: at every instruction, what the unwind table says against what the CPU holds; and the walk of frame records that
 //! an unwinder makes from a callback.
 
+use codegen::arch::harden::ReturnGuard;
 use codegen::ask::frame::Content;
 use codegen::ask::kind::Kind;
 use codegen::contract::Contract;
@@ -23,6 +24,7 @@ impl Trace {
         let now = here.registers.general(here.uc);
         let cfa = row.cfa(&now.gpr);
         let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| here.word(at));
+        let return_value = |rule: Rule| row.return_address(here.registers.machine, value(rule));
         // The parent is the next frame: nothing returns to the site.
         let to_parent =
             self.calls_body() || self.jumped_to() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
@@ -41,10 +43,10 @@ impl Trace {
         let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
         let mut returns = Vec::new();
         if let (true, Some(rule)) = (to_parent, row.returns) {
-            returns.push((Place::UnwindReturn, parent, parent, value(rule)));
+            returns.push((Place::UnwindReturn, parent, parent, return_value(rule)));
         } else if let (None, Some(a)) = (exiting, entering) {
             if let Some(rule) = row.returns {
-                returns.push((Place::UnwindReturn, a.resume, a.pc, value(rule)));
+                returns.push((Place::UnwindReturn, a.resume, a.pc, return_value(rule)));
             }
             if let Some(link) = abi.link.filter(|_| !row.in_link) {
                 returns.push((Place::UnwindLink, a.returns_to, a.parent, value(row.rule(link))));
@@ -115,8 +117,9 @@ impl Trace {
             let before = fp;
             let place = fp.wrapping_add_signed(here.registers.machine.record);
             let want = if record.ret == Content::Pc { resume } else { parent };
-            let found;
-            [fp, found] = here.two_words(place);
+            let stored;
+            [fp, stored] = here.two_words(place);
+            let found = recorded_return(here, contract, stored);
             self.check(p12, Place::FrameRecord { n }, want, found);
             // Where there is no record, there is no order.
             if found == want && n + 1 < contract.frame.records.len() {
@@ -124,5 +127,13 @@ impl Trace {
             }
         }
         self.check(p12, Place::BehindRecords, before, fp);
+    }
+}
+
+/// The return address that unwinders make of the one in a frame record.
+pub(super) fn recorded_return(here: &Here, contract: &Contract, stored: u64) -> u64 {
+    match contract.guard {
+        Some(ReturnGuard::Signed) => (here.registers.machine.stripped)(stored),
+        Some(ReturnGuard::Pushed) | None => stored,
     }
 }
