@@ -8,7 +8,7 @@ use codegen::words::abi::Reg;
 pub(crate) const MRS_CNTVCT_EL0: u32 = 0xd53b_e040;
 
 /// The emulation of this instruction.
-pub(crate) const LENT: Lent = Lent { size, run };
+pub(crate) const LENT: Lent = Lent { size, run, ..Lent::NONE };
 
 /// The register that it writes; `None` of another instruction.
 fn written(code: &[u8]) -> Option<Reg> {

@@ -122,11 +122,14 @@ pub struct Lent {
     pub size: fn(&[u8]) -> Option<usize>,
     /// Executes an instruction, from its bytes and the address behind it. An error is the fault that a CPU would raise.
     pub run: fn(&[u8], u64, &mut dyn LentCpu) -> Result<LentTo, &'static str>,
+    /// The size in bytes of an instruction of the CPU's shadow stack at the start of code; `None` if there is none. Where an engine
+    /// does not have it, nothing is done in its place, as by a CPU whose shadow stack is off.
+    pub of_shadow_stack: fn(&[u8]) -> Option<usize>,
 }
 
 impl Lent {
     /// The value for engines that support all instructions.
-    pub const NONE: Lent = Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine) };
+    pub const NONE: Lent = Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine), of_shadow_stack: |_| None };
 }
 
 /// The component that executes such an instruction.

@@ -171,6 +171,13 @@ pub trait Engine<D> {
     fn run(&mut self, from: u64, until: u64) -> Ended {
         self.run_at_most(from, until, 0)
     }
+    /// Go on from where a run was stopped: what it has put onto the CPU's shadow stack is still there.
+    ///
+    /// # Errors
+    /// As of [`Engine::run`].
+    fn go_on(&mut self, from: u64, until: u64) -> Ended {
+        self.run(from, until)
+    }
     /// From a hook: go no further.
     fn stop(&mut self);
 
@@ -199,6 +206,8 @@ pub trait Engine<D> {
     /// # Errors
     /// The engine does not take it.
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
+    /// Does it have the instructions of the CPU's shadow stack, whether that is on or not?
+    fn has_shadow_stack(&self) -> bool;
     /// What protects branches and returns here, and stops whoever breaks it.
     fn enforces(&self) -> &'static [Guard];
     /// Call what is at an address by a register, for one instruction and without hooks: does a landing pad's absence stop it?

@@ -36,10 +36,23 @@ pub(crate) fn attach<D: Lends>(
 ) -> Result<()> {
     for at in instructions {
         let code = (1..=LONGEST).rev().find_map(|size| image.bytes(at, size)).unwrap_or_default();
+        if let Some(size) = skipped(lent, uc.has_shadow_stack(), code) {
+            uc.on_instructions(at..=at, Box::new(move |uc, pc, _| uc.go(pc.wrapping_add(size as u64))))?;
+        }
         let Some(code) = (lent.size)(code).and_then(|size| code.get(..size)).map(<[u8]>::to_vec) else { continue };
         uc.on_instructions(at..=at, Box::new(move |uc, pc, _| run(uc, pc, lent, &code)))?;
     }
     Ok(())
+}
+
+/// The size of an instruction that does nothing here, at the start of code.
+fn skipped(lent: Lent, has_shadow_stack: bool, code: &[u8]) -> Option<usize> {
+    (lent.of_shadow_stack)(code).filter(|_| !has_shadow_stack)
+}
+
+/// Is the instruction at the start of code not run by the engine?
+pub(crate) fn is_lent(lent: Lent, has_shadow_stack: bool, code: &[u8]) -> bool {
+    (lent.size)(code).is_some() || skipped(lent, has_shadow_stack, code).is_some()
 }
 
 /// The hook on one of them.

@@ -283,6 +283,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         added.map(drop).map_err(failed("hook"))
     }
 
+    fn has_shadow_stack(&self) -> bool {
+        false
+    }
+
     fn enforces(&self) -> &'static [Guard] {
         &[]
     }

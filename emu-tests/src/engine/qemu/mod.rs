@@ -56,6 +56,21 @@ const SHADOW_STACK: u64 = 0x67_91d5_0000;
 const SHADOW_SIZE: u64 = 0x2000;
 const SHADOW_TOP: u64 = SHADOW_STACK + SHADOW_SIZE / 2;
 
+/// What is kept of a CPU: its registers, by the engine's numbers; the pointer of the shadow stack, and all of that.
+struct Kept {
+    registers: Vec<(i32, Vec<u8>)>,
+    shadow: Option<(u64, Vec<u8>)>,
+}
+
+/// How a run ended.
+fn ended(ran: Result<Option<Trap>>) -> Ended {
+    match ran {
+        Ok(None) => Ok(()),
+        Ok(Some(trap)) => Err(trap),
+        Err(e) => Err(Trap { why: Why::Other, said: e.to_string() }),
+    }
+}
+
 /// An engine on a machine.
 ///
 /// # Errors
@@ -235,7 +250,6 @@ impl<D: 'static> Qemu<D> {
     /// Run until the CPU waits again.
     fn run_until_it_waits(&mut self, from: u64, until: u64, instructions: u64) -> Result<Option<Trap>> {
         (self.again, self.seen, self.detour) = (None, 0, None);
-        self.call()?;
         let machine = Rc::clone(&self.machine);
         let message = machine.message()?;
         self.hooks.tell(message);
@@ -390,12 +404,24 @@ impl<D: 'static> Engine<D> for Qemu<D> {
             let found = self.machine.read(std::iter::once((place.number, place.bytes)))?;
             all.push((*id, found.iter().map(Cell::get).collect()));
         }
-        Ok(Saved(Box::new(all)))
+        let shadow = match self.pointer {
+            Some(pointer) => {
+                let mut entries = vec![0; SHADOW_SIZE as usize];
+                Engine::<D>::load(self, SHADOW_STACK, &mut entries);
+                Some((self.get(pointer)?, entries))
+            }
+            None => None,
+        };
+        Ok(Saved(Box::new(Kept { registers: all, shadow })))
     }
 
     fn restore(&mut self, saved: &Saved) {
-        let Some(all) = saved.0.downcast_ref::<Vec<(i32, Vec<u8>)>>() else { return };
-        for (id, bytes) in all {
+        let Some(Kept { registers, shadow }) = saved.0.downcast_ref() else { return };
+        if let (Some(pointer), Some((value, entries))) = (self.pointer, shadow) {
+            Engine::<D>::store(self, SHADOW_STACK, entries);
+            let _ = self.put(pointer, *value);
+        }
+        for (id, bytes) in registers {
             let Some(place) = self.places.get(id).copied() else { continue };
             // Whoever asks next learns that the process is gone.
             let _ = match bytes.as_slice().try_into() {
@@ -428,11 +454,11 @@ impl<D: 'static> Engine<D> for Qemu<D> {
 
     fn run_at_most(&mut self, from: u64, until: u64, instructions: usize) -> Ended {
         let most = if instructions == 0 { u64::MAX } else { instructions as u64 };
-        match self.run_until_it_waits(from, until, most) {
-            Ok(None) => Ok(()),
-            Ok(Some(trap)) => Err(trap),
-            Err(e) => Err(Trap { why: Why::Other, said: e.to_string() }),
-        }
+        ended(self.call().and_then(|()| self.run_until_it_waits(from, until, most)))
+    }
+
+    fn go_on(&mut self, from: u64, until: u64) -> Ended {
+        ended(self.run_until_it_waits(from, until, u64::MAX))
     }
 
     fn stop(&mut self) {
@@ -466,6 +492,10 @@ impl<D: 'static> Engine<D> for Qemu<D> {
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()> {
         self.hooks.missing_code.push(kept(hook));
         Ok(())
+    }
+
+    fn has_shadow_stack(&self) -> bool {
+        true
     }
 
     fn enforces(&self) -> &'static [Guard] {

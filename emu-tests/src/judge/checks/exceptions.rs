@@ -257,7 +257,8 @@ pub(crate) fn walk(
         }
         before(rig, at);
         rig.trace().step(true);
-        if rig.uc.run(at, EXIT).is_err() {
+        let ran = if at == from { rig.uc.run(at, EXIT) } else { rig.uc.go_on(at, EXIT) };
+        if ran.is_err() {
             break;
         }
         at = rig.uc.pc();

@@ -93,7 +93,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         }
         let came_back = signal(rig, case, start)?;
         if came_back {
-            ended = rig.uc.run(at, EXIT);
+            ended = if n > 0 { rig.uc.go_on(at, EXIT) } else { rig.uc.run(at, EXIT) };
         }
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));

@@ -6,6 +6,7 @@ use codegen::words::error::Result;
 use link::mark;
 
 use crate::engine::disasm::{Decoded, parts};
+use crate::engine::lent::is_lent;
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Finding};
@@ -45,7 +46,7 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
         tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at.wrapping_sub(start)));
         let lent = decoded.iter().filter(|d| {
             let code = rig.image.bytes(d.at, d.size.into()).unwrap_or_default();
-            (rig.registers.machine.lent.size)(code).is_some()
+            is_lent(rig.registers.machine.lent, rig.uc.has_shadow_stack(), code)
         });
         tally.lent.extend(lent.filter_map(|d| d.text.split(' ').next()).map(str::to_owned));
         if missed.len() < decoded.len() {
