@@ -9,7 +9,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::insn::{XZR, name, scaled, x, x_or_zero};
-use crate::regs::SP;
+use crate::regs::{SP, X30};
 use crate::reloc;
 
 /// An instruction.
@@ -17,6 +17,8 @@ use crate::reloc;
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Faulty {
     BtiJ,
+    Pacibsp,
+    Autibsp,
     BGe {
         to: Local,
     },
@@ -35,6 +37,7 @@ pub enum Faulty {
     },
     /// The upper half becomes 0.
     MovWsp,
+    MsrFpcr,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -42,6 +45,10 @@ pub enum Faulty {
 codegen::rows! { Faulty, w names out target;
     BtiJ => w.write_str("hint\t#36"),
         { dynasm!(out ; .arch aarch64 ; hint 36) }, Effects::PLAIN;
+    Pacibsp => w.write_str("hint\t#27"),
+        { dynasm!(out ; .arch aarch64 ; hint 27) }, Effects::action(Action::Sign { reg: X30 });
+    Autibsp => w.write_str("hint\t#31"),
+        { dynasm!(out ; .arch aarch64 ; hint 31) }, Effects::action(Action::Authenticate { reg: X30 });
     BGe { to } => write!(w, "b.ge\t{}", names.local(to)),
         { out.push_u32(B_GE); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIfSigned);
     StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
@@ -56,10 +63,15 @@ codegen::rows! { Faulty, w names out target;
     MovWsp => w.write_str("mov\twsp, wsp"),
         { out.push_u32(MOV_WSP_WSP) },
         Effects::sp(SpEffect::Realign).and(Action::LowBits { dst: SP, src: SP, bits: 32 });
+    MsrFpcr => w.write_str("msr\tfpcr, xzr"),
+        { out.push_u32(MSR_FPCR_XZR) }, Effects::PLAIN;
 }
 
 /// B.GE, without its distance.
 const B_GE: u32 = 0x5400_000a;
+
+/// MSR (register) of FPCR and xzr.
+const MSR_FPCR_XZR: u32 = 0xd51b_441f;
 
 /// ADD (immediate), which MOV to or from SP stands for (Arm ARM, C6.2).
 const MOV_WSP_WSP: u32 = 0x1100_03ff;

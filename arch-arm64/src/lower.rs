@@ -45,13 +45,15 @@ impl Lower for Arm64 {
             Step::Record(step) => record::lower(step, cx)?,
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
+            // PACIASP is a landing pad for the same branches.
+            Step::LandingPad if signs_first(cx) => {}
             Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
             Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
             Step::GuardReturn => {
                 if shows_parent(cx) {
                     cx.noted(Insn::Mov { dst: PLAIN, src: LINK }, "parent_ip, for the handlers");
                 }
-                cx.noted(Insn::Paciasp, "PACIASP");
+                cx.noted(Insn::Paciasp, if signs_first(cx) { "PACIASP, a landing pad too" } else { "PACIASP" });
             }
             Step::CheckReturn => cx.noted(Insn::Autiasp, "AUTIASP"),
             Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
@@ -150,6 +152,11 @@ fn stored_parent(cx: &Lowering<Insn>) -> Reg {
     if cx.spec.kind.jumped_to() { LINK } else { PARENT }
 }
 
+/// Is signing the first that it does?
+fn signs_first(cx: &Lowering<Insn>) -> bool {
+    cx.target.guards(cx.spec.kind).is_some() && !cx.spec.body.signed && !shows_parent(cx)
+}
+
 /// Do handlers see parent_ip, as an argument or in the frame?
 fn shows_parent(cx: &Lowering<Insn>) -> bool {
     let in_frame = cx.frame.fields.iter().any(|field| field.content == Content::ParentIp && !field.in_record);
@@ -175,6 +182,7 @@ fn result(field: &codegen::ask::frame::Field) -> Option<Reg> {
 
 fn record(n: usize, cx: &mut Lowering<Insn>) {
     let (ret, note) = match cx.frame.records[n].ret {
+        Content::ParentIp if cx.target.guards(cx.spec.kind).is_some() => (stored_parent(cx), "parent_ip, signed"),
         Content::ParentIp => (stored_parent(cx), "parent_ip"),
         _ => (pc(cx), "pc"),
     };
@@ -361,7 +369,8 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>)
 
 fn restore_site(way: ExitPath, cx: &mut Lowering<Insn>) {
     if way == ExitPath::Parent {
-        cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, "parent_ip");
+        let note = if cx.target.guards(cx.spec.kind).is_some() { "parent_ip, signed" } else { "parent_ip" };
+        cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, note);
         return;
     }
     if way == ExitPath::Direct {

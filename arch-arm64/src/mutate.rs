@@ -74,6 +74,10 @@ impl Mutable for Arm64 {
         ]
     }
 
+    const JUMPS_BY: &[(Reg, Reg)] = &[(X17, X13)];
+
+    const STRAYS: &[(Operator, Faulty)] = &[(Operator::ControlWord, Faulty::MsrFpcr)];
+
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         if let Insn::BHs { to } = insn { Some(Either::Faulty(Faulty::BGe { to })) } else { None }
     }
@@ -83,6 +87,14 @@ impl Mutable for Arm64 {
             Insn::BtiC => {
                 out.drop(Operator::DropPad);
                 out.put_faulty(Operator::PadKind, Operand::None, Faulty::BtiJ);
+            }
+            Insn::Paciasp => {
+                out.drop(Operator::GuardMissing);
+                out.put_faulty(Operator::GuardOther, Operand::None, Faulty::Pacibsp);
+            }
+            Insn::Autiasp => {
+                out.drop(Operator::CheckMissing);
+                out.put_faulty(Operator::CheckOther, Operand::None, Faulty::Autibsp);
             }
             Insn::Str { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });

@@ -149,11 +149,14 @@ every_row! {
 every_row! {
     Faulty FAULTY_ROWS faulty_row;
     BtiJ;
+    Pacibsp;
+    Autibsp;
     BGe { to: Rng::local };
     StrW { src: stored, at: half };
     Cbz { reg: x, to: Rng::local };
     AddRegs { dst: x, src: x, add: x };
     MovWsp;
+    MsrFpcr;
 }
 
 /// Our text: addresses in place of names, and the names that the manual prefers.

@@ -11,8 +11,12 @@ pub(crate) const RDTIME: u32 = 0xc010_2073;
 
 /// SSPUSH of ra (Zicfiss).
 pub(crate) const SSPUSH_RA: u32 = 0xce10_4073;
+/// SSPUSH of t0.
+pub(crate) const SSPUSH_T0: u32 = 0xce50_4073;
 /// SSPOPCHK of ra.
 pub(crate) const SSPOPCHK_RA: u32 = 0xcdc0_c073;
+/// SSPOPCHK of t0.
+pub(crate) const SSPOPCHK_T0: u32 = 0xcdc2_c073;
 
 /// The emulation of these instructions.
 pub(crate) const LENT: Lent = Lent { size, run, of_shadow_stack };
@@ -25,8 +29,6 @@ fn written(code: &[u8]) -> Option<Reg> {
 
 /// Of ra or t0, as no other registers can be pushed or compared.
 fn of_shadow_stack(code: &[u8]) -> Option<usize> {
-    const SSPUSH_T0: u32 = 0xce50_4073;
-    const SSPOPCHK_T0: u32 = 0xcdc2_c073;
     let word = u32::from_le_bytes(*code.first_chunk()?);
     [SSPUSH_RA, SSPOPCHK_RA, SSPUSH_T0, SSPOPCHK_T0].contains(&word).then_some(4)
 }

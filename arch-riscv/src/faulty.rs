@@ -9,7 +9,9 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::insn::{compact, name, simm12, written, x, zero_first};
+use crate::emulated::{SSPOPCHK_T0, SSPUSH_T0};
 use crate::option::Rvc;
+use crate::regs::T0;
 use crate::reloc;
 
 /// An instruction.
@@ -20,6 +22,11 @@ pub enum Faulty {
     Beqz { reg: Reg, to: Local },
     Bge { reg: Reg, with: Reg, to: Local },
     AddRegs { dst: Reg, src: Reg, add: Reg },
+    /// With another label.
+    LpadOther,
+    SspushT0,
+    SspopchkT0,
+    FsrmZero,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -39,4 +46,13 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
     AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
         { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; add X(d), X(a), X(b)) },
         written(dst, Effects::action(Action::AddRegs { dst, src, add }));
+    LpadOther => w.write_str(".insn\t0x1017"),
+        { out.push_u32(0x1017) }, Effects::PLAIN;
+    SspushT0 => write!(w, ".insn\t{SSPUSH_T0:#x}"),
+        { out.push_u32(SSPUSH_T0) }, Effects::action(Action::PushGuard { reg: T0 });
+    SspopchkT0 => write!(w, ".insn\t{SSPOPCHK_T0:#x}"),
+        { out.push_u32(SSPOPCHK_T0) }, Effects::action(Action::PopGuard { reg: T0 });
+    // CSRRW of frm, from zero.
+    FsrmZero => w.write_str("fsrm\tzero"),
+        { out.push_u32(0x0020_1073) }, Effects::PLAIN;
 }

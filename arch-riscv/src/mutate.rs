@@ -61,6 +61,15 @@ impl Mutable for Riscv64 {
         ]
     }
 
+    fn rerouted(insn: Insn) -> Vec<(Operator, Vec<Either<Insn, Faulty>>)> {
+        let Insn::Jr { reg: RA } = insn else { return Vec::new() };
+        vec![(Operator::BrForRet, vec![Insn::Mv { dst: T1, src: RA }.into(), Insn::Jr { reg: T1 }.into()])]
+    }
+
+    const JUMPS_BY: &[(Reg, Reg)] = &[(T2, T1)];
+
+    const STRAYS: &[(Operator, Faulty)] = &[(Operator::ControlWord, Faulty::FsrmZero)];
+
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         let Insn::Bgeu { reg, with, to } = insn else { return None };
         Some(Either::Faulty(Faulty::Bge { reg, with, to }))
@@ -68,7 +77,18 @@ impl Mutable for Riscv64 {
 
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
-            Insn::Lpad => out.drop(Operator::DropPad),
+            Insn::Lpad => {
+                out.drop(Operator::DropPad);
+                out.put_faulty(Operator::PadKind, Operand::None, Faulty::LpadOther);
+            }
+            Insn::SspushRa => {
+                out.drop(Operator::GuardMissing);
+                out.put_faulty(Operator::GuardOther, Operand::Reg(T0), Faulty::SspushT0);
+            }
+            Insn::SspopchkRa => {
+                out.drop(Operator::CheckMissing);
+                out.put_faulty(Operator::CheckOther, Operand::Reg(T0), Faulty::SspopchkT0);
+            }
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Sw { src, at });

@@ -114,6 +114,10 @@ every_row! {
     Beqz { reg: reg, to: Rng::local };
     Bge { reg: reg, with: reg, to: Rng::local };
     AddRegs { dst: not_sp, src: reg, add: reg };
+    LpadOther;
+    SspushT0;
+    SspopchkT0;
+    FsrmZero;
 }
 
 /// The parts of an address, by the psABI: 20 bits above, 12 with a sign below.

@@ -33,6 +33,8 @@ pub enum Faulty {
     Mov32 {
         reg: Reg,
     },
+    Fninit,
+    Std,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -51,6 +53,10 @@ codegen::rows! { Faulty, w names out target;
     JgeFar { to } => write!(w, "{{disp32}} jge\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jge DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfSigned);
+    Fninit => w.write_str("fninit"),
+        { dynasm!(out ; .arch x64 ; fninit) }, Effects::PLAIN;
+    Std => w.write_str("std"),
+        { dynasm!(out ; .arch x64 ; std) }, Effects::PLAIN;
     Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
         { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
         written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));

@@ -68,6 +68,21 @@ impl Mutable for X86_64 {
         ]
     }
 
+    fn rerouted(insn: Insn) -> Vec<(Operator, Vec<Either<Insn, Faulty>>)> {
+        match insn {
+            Insn::Ret => vec![(Operator::BrForRet, vec![Insn::Pop { reg: R11 }.into(), Insn::JmpR11.into()])],
+            Insn::JmpR11 => vec![(Operator::PushRet, vec![Insn::Push { reg: R11 }.into(), Insn::Ret.into()])],
+            Insn::JmpBody { sym } => {
+                let lea = Insn::LeaSym { dst: R11, sym };
+                vec![(Operator::PushRet, vec![lea.into(), Insn::Push { reg: R11 }.into(), Insn::Ret.into()])]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    const STRAYS: &[(Operator, Faulty)] =
+        &[(Operator::ControlWord, Faulty::Fninit), (Operator::Direction, Faulty::Std)];
+
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         if let Insn::JaeFar { to } = insn { Some(Either::Faulty(Faulty::JgeFar { to })) } else { None }
     }

@@ -156,6 +156,8 @@ every_row! {
     JzFar { to: Rng::local };
     JgeFar { to: Rng::local };
     Mov32 { reg: reg };
+    Fninit;
+    Std;
 }
 
 /// Our text: addresses in place of names, one name for each condition, no displacement of 0.

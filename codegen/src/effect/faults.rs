@@ -59,6 +59,8 @@ operators! {
     JalrRa "JALR_RA" "the way out links";
     CallAsJmp "CALL_AS_JMP" "a call does not link";
     BrForRet "BR_FOR_RET" "a return is an indirect jump";
+    PushRet "PUSH_RET" "a way out is a return to an address that was pushed for it";
+    JumpReg "JUMP_REG" "a way out jumps by another register, for which landing pads are of another kind";
     InvertCond "INVERT_COND" "a condition is inverted";
     SignedCond "SIGNED_COND" "addresses are compared as numbers with a sign, where a new thread has the largest one";
     DropCond "DROP_COND" "a branch is never taken";
@@ -66,6 +68,8 @@ operators! {
     DropJump "DROP_JUMP" "a jump is not taken";
     DropLeave "DROP_LEAVE" "a way out runs on into what follows";
     DropPushf "DROP_PUSHF" "the flags are not pushed";
+    ControlWord "CONTROL_WORD" "a control word of floating-point arithmetic is changed";
+    Direction "DIRECTION" "the direction flag is set where C code begins";
     AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
     DropPad "DROP_PAD" "a landing pad is missing";
     PadKind "PAD_KIND" "a landing pad is of the wrong kind";
@@ -81,6 +85,16 @@ operators! {
     SiteShort "SITE_SHORT" "the table of call sites ends one byte before the call does";
     PadOff "PAD_OFF" "the table of call sites has the landing pad elsewhere, or none";
     PadAgain "PAD_AGAIN" "the table of call sites has a landing pad for what hands the exception back";
+    PadLate "PAD_LATE" "an instruction comes before the landing pad";
+    GuardMissing "GUARD_MISSING" "the return address is not guarded, though it is checked";
+    CheckMissing "CHECK_MISSING" "the guarded return address is not checked";
+    Unguarded "UNGUARDED" "the return address is neither guarded nor checked";
+    GuardLate "GUARD_LATE" "the return address is guarded when it has been stored";
+    CheckEarly "CHECK_EARLY" "the return address is checked before it is loaded";
+    CheckSp "CHECK_SP" "the return address is checked with another SP than it was signed with";
+    GuardOther "GUARD_OTHER" "the return address is guarded with another key, or another register is";
+    CheckOther "CHECK_OTHER" "the return address is checked with another key, or another register is";
+    GuardUntold "GUARD_UNTOLD" "the unwind table has the return address signed where it is not, and the other way round";
     MarkMissing "MARK_MISSING" "the object's note lacks a mark of protection that is true";
     MarkFalse "MARK_FALSE" "the object's note has a mark of protection that is not true";
     RecordOrder "RECORD_ORDER" "two frame records have each other's place";
@@ -141,6 +155,8 @@ pub enum Misstated {
     NoPad,
     /// The call that hands an exception back has a landing pad.
     PadAgain,
+    /// From here on, a signed return address is said not to be, and the other way round.
+    Signed,
     /// The note of the object lacks these bits.
     Unmarked(u32),
     /// The note of the object has these bits.
@@ -174,6 +190,7 @@ impl fmt::Display for Misstated {
             Misstated::Pad(by) => write!(f, "call sites: landing pad {by:+}"),
             Misstated::NoPad => f.write_str("call sites: no landing pad"),
             Misstated::PadAgain => f.write_str("call sites: a landing pad where the exception is handed back"),
+            Misstated::Signed => f.write_str("unwind table: signed where it is not"),
             Misstated::Unmarked(bits) => write!(f, "note: without {bits:#x}"),
             Misstated::Marked(bits) => write!(f, "note: with {bits:#x}"),
         }

@@ -51,6 +51,17 @@ pub trait Mutable: Isa {
         Vec::new()
     }
 
+    /// What stands in the place of a branch, each with its operator: it leads to the same place in another way.
+    fn rerouted(_insn: Self::Insn) -> Vec<(Operator, Vec<MutantInsn<Self>>)> {
+        Vec::new()
+    }
+
+    /// Registers by which ways out jump, each with another for which landing pads are of another kind, or with which none is needed.
+    const JUMPS_BY: &[(Reg, Reg)] = &[];
+
+    /// Instructions that change what every trampoline leaves alone.
+    const STRAYS: &[(Operator, Self::Faulty)] = &[];
+
     /// The branch that compares with a sign what this one compares without; `None` if it compares nothing so.
     fn signed(_insn: Self::Insn) -> Option<MutantInsn<Self>> {
         None
@@ -242,7 +253,72 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &
     all.extend(torn::<I>(listing));
     all.extend(signed::<I>(listing, contract));
     all.extend(code.iter().flat_map(|c| narrowed::<I>(c, &contract.facts.abi)));
+    all.extend(code.iter().flat_map(|c| rerouted::<I>(c)));
+    all.extend(jumps_by::<I>(&code, &ways));
+    all.extend(strays::<I>(&code));
+    all.extend(pad_late(&code));
+    all.extend(guards(&code, contract));
     all.extend(marks(contract, target));
+    all
+}
+
+/// A branch that leads to the same place in another way.
+fn rerouted<I: Mutable>(c: &At<MutantInsn<I>>) -> Vec<Edit<MutantInsn<I>>> {
+    let Either::Sound(insn) = c.insn else { return Vec::new() };
+    let edit = |(operator, insns): (Operator, Vec<MutantInsn<I>>)| {
+        let put = insns.into_iter().map(|insn| (c.line, insn)).collect();
+        Edit::new(operator, Operand::None, vec![c.line], put)
+    };
+    I::rerouted(insn).into_iter().map(edit).collect()
+}
+
+/// Ways out by other registers.
+fn jumps_by<I: Mutable>(code: &[At<MutantInsn<I>>], ways: &Ways<MutantInsn<I>>) -> Vec<Edit<MutantInsn<I>>> {
+    let leaves = |by: Reg| code.iter().any(|c| matches!(c.effects.action, Action::LeaveBy { reg, .. } if reg == by));
+    let used: Vec<&At<MutantInsn<I>>> = code.iter().collect();
+    let wrong = I::JUMPS_BY.iter().filter(|(from, _)| leaves(*from));
+    wrong.map(|&(from, to)| Edit { operator: Operator::JumpReg, ..renamed(&used, from, to, ways) }).collect()
+}
+
+/// Instructions that change what is not the trampoline's, behind its first one.
+fn strays<I: Mutable>(code: &[At<MutantInsn<I>>]) -> Vec<Edit<MutantInsn<I>>> {
+    let Some(first) = code.first().filter(|first| first.effects.flow == Flow::Next) else { return Vec::new() };
+    let put = |&(operator, insn): &(Operator, I::Faulty)| {
+        Edit::new(operator, Operand::None, Vec::new(), vec![(first.line + 1, Either::Faulty(insn))])
+    };
+    I::STRAYS.iter().map(put).collect()
+}
+
+/// The landing pad behind the instruction that follows it.
+fn pad_late<I: Copy>(code: &[At<I>]) -> Option<Edit<I>> {
+    let [pad, next, ..] = code else { return None };
+    let is_pad = pad.effects.action == Action::LandingPad && next.effects.flow == Flow::Next;
+    is_pad.then(|| Edit::new(Operator::PadLate, Operand::None, vec![pad.line], vec![(next.line + 1, pad.insn)]))
+}
+
+/// What is wrong with the guard of the return address, besides its instructions.
+fn guards<I: Copy>(code: &[At<I>], contract: &Contract) -> Vec<Edit<I>> {
+    let guards = |c: &&At<I>| matches!(c.effects.action, Action::Sign { .. } | Action::PushGuard { .. });
+    let checks = |c: &&At<I>| matches!(c.effects.action, Action::Authenticate { .. } | Action::PopGuard { .. });
+    let (Some(guard), Some(link)) = (code.iter().find(guards), contract.facts.abi.link) else { return Vec::new() };
+    let behind = || code.iter().filter(|c| c.line > guard.line);
+    let Some(check) = behind().find(checks) else { return Vec::new() };
+    let named = |slots: Slots| slots.iter().any(|(reg, _)| reg == link);
+    let stored = behind().find(|c| matches!(c.effects.moves, Moves::Store(slots) if named(slots)));
+    let before = || code.iter().filter(|c| c.line < check.line);
+    let loaded = before().rfind(|c| matches!(c.effects.moves, Moves::Load(slots) if named(slots)));
+    let released = before().rfind(|c| matches!(c.effects.sp, SpEffect::Move(_)));
+    let moved = |operator, what: &At<I>, to: usize| {
+        Edit::new(operator, Operand::None, vec![what.line], vec![(to, what.insn)])
+    };
+    let mut all = vec![Edit::new(Operator::Unguarded, Operand::None, vec![guard.line, check.line], Vec::new())];
+    all.extend(stored.map(|stored| moved(Operator::GuardLate, guard, stored.line + 1)));
+    all.extend(loaded.map(|loaded| moved(Operator::CheckEarly, check, loaded.line)));
+    if contract.guard == Some(ReturnGuard::Signed) {
+        all.extend(released.map(|released| moved(Operator::CheckSp, check, released.line)));
+        let untold = Edit::new(Operator::GuardUntold, Operand::None, Vec::new(), Vec::new());
+        all.push(Edit { misstate: Some((guard.line + 1, Misstated::Signed)), ..untold });
+    }
     all
 }
 

@@ -273,6 +273,7 @@ impl Tracker {
                 });
                 self.ops.extend(saved);
             }
+            Misstated::Signed => self.ops.push(CfiOp::Signed),
             _ => {}
         }
     }

@@ -94,7 +94,8 @@ impl Checker<'_> {
     fn landing_pad(&mut self) {
         let wanted = self.contract.entry_pad;
         let first = self.code.iter().find_map(|c| if let Code::Insn(e) = c { Some(e.action) } else { None });
-        if wanted && first != Some(Action::LandingPad) {
+        // What signs is a landing pad for calls too: Arm ARM, PACIASP.
+        if wanted && !matches!(first, Some(Action::LandingPad | Action::Sign { .. })) {
             self.fault(0, Property::Pad, "the first instruction is no landing pad for calls");
         }
     }
