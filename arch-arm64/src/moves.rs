@@ -46,13 +46,13 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
 fn seal(mnemonic: &str) -> Seal {
     let stem = mnemonic.trim_end_matches("sp").trim_end_matches('z');
     let modifier = if mnemonic.ends_with('z') { Modifier::Zero } else { Modifier::Sp };
-    Seal::Key(if stem.ends_with('b') { Key::B } else { Key::A }, modifier)
+    Seal { key: if stem.ends_with('b') { Key::B } else { Key::A }, modifier }
 }
 
 /// The same of an instruction that names the register with the modifier.
 fn sealed_by(mnemonic: &str, by: Option<Reg>) -> Seal {
     let key = if mnemonic.ends_with('b') { Key::B } else { Key::A };
-    Seal::Key(key, if by == Some(SP) { Modifier::Sp } else { Modifier::Register })
+    Seal { key, modifier: if by == Some(SP) { Modifier::Sp } else { Modifier::Register } }
 }
 
 /// An addition or a subtraction, of a number or a register.

@@ -1,7 +1,7 @@
 //! What instructions do to the stack pointer and to return addresses, from Capstone's mnemonic and operands. RISC-V unprivileged
 //! manual, 2 and 27.
 
-use codegen::arch::moves::{Move, Seal, number};
+use codegen::arch::moves::{Move, number};
 use codegen::words::abi::Reg;
 
 use crate::regs::{TABLE, ZERO};
@@ -25,8 +25,8 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
     let (first, second, third) = (register(get(0)), register(get(1)), register(get(2)));
     let stored = STORES.iter().find(|(store, _)| *store == name);
     match (name, first, memory(get(1))) {
-        ("sspush", Some(reg), _) => vec![Move::Sign(reg, Seal::Shadow)],
-        ("sspopchk", Some(reg), _) => vec![Move::Authenticate(reg, Seal::Shadow)],
+        ("sspush", Some(reg), _) => vec![Move::Push(reg)],
+        ("sspopchk", Some(reg), _) => vec![Move::PopCheck(reg)],
         ("ssrdp" | "ssamoswap.w" | "ssamoswap.d", ..) => vec![Move::ShadowPointer],
         ("unimp" | "ebreak", ..) => vec![Move::Stop],
         ("ld", Some(to), Some((at, plus))) if to != ZERO => vec![Move::Load { to, at, plus }],

@@ -102,6 +102,47 @@
 	ret
 	end	not_checked
 
+	function other_key
+	paciasp
+	stp	x29, x30, [sp, #-16]!
+	bl	elsewhere
+	ldp	x29, x30, [sp], #16
+	autibsp
+	ret
+	end	other_key
+
+	function other_sp
+	paciasp
+	stp	x29, x30, [sp, #-16]!
+	bl	elsewhere
+	ldp	x29, x30, [sp]
+	autiasp
+	add	sp, sp, #16
+	ret
+	end	other_sp
+
+	function signs_late
+	stp	x29, x30, [sp, #-16]!
+	paciasp
+	bl	elsewhere
+	ldp	x29, x30, [sp]
+	autiasp
+	add	sp, sp, #16
+	ret
+	end	signs_late
+
+	// A copy that nobody returns to does no harm.
+	function shows_plain
+	mov	x9, x30
+	paciasp
+	stp	x29, x30, [sp, #-32]!
+	str	x9, [sp, #16]
+	bl	elsewhere
+	ldp	x29, x30, [sp], #32
+	autiasp
+	ret
+	end	shows_plain
+
 	function checks_unsigned
 	autiasp
 	ret

@@ -59,10 +59,14 @@ pub enum Move {
     Swap(Reg, Reg),
     /// The register gets a value that is not followed.
     Lose(Reg),
-    /// The return address in the register is signed (arm64), or put onto the shadow stack too (riscv64).
+    /// The return address in the register is signed.
     Sign(Reg, Seal),
-    /// Its signature is checked and taken away (arm64), or it is taken from the shadow stack and compared (riscv64).
+    /// Its signature is checked and taken away.
     Authenticate(Reg, Seal),
+    /// The register is pushed onto the shadow stack too.
+    Push(Reg),
+    /// What the shadow stack has last is popped and compared with the register.
+    PopCheck(Reg),
     /// The shadow stack's pointer is read or written.
     ShadowPointer,
     /// Nothing comes behind the instruction: it traps or stops.
@@ -71,11 +75,11 @@ pub enum Move {
 
 /// What guards a return address: where it is checked with another seal, the check fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seal {
-    /// A signature by key A, or B.
-    Key(Key, Modifier),
-    /// The shadow stack has it.
-    Shadow,
+pub struct Seal {
+    /// The key of the signature.
+    pub key: Key,
+    /// What else it is made of.
+    pub modifier: Modifier,
 }
 
 /// One of the keys for instruction addresses: Arm ARM D8.10.

@@ -254,7 +254,7 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &
     all.extend(signed::<I>(listing, contract));
     all.extend(code.iter().flat_map(|c| narrowed::<I>(c, &contract.facts.abi)));
     all.extend(code.iter().flat_map(|c| rerouted::<I>(c)));
-    all.extend(jumps_by::<I>(&code, &ways));
+    all.extend(jumps_by::<I>(&code, &ways).into_iter().filter(|_| contract.landing_pad));
     all.extend(strays::<I>(&code));
     all.extend(pad_late(&code));
     all.extend(guards(&code, contract));
@@ -312,9 +312,9 @@ fn guards<I: Copy>(code: &[At<I>], contract: &Contract) -> Vec<Edit<I>> {
         Edit::new(operator, Operand::None, vec![what.line], vec![(to, what.insn)])
     };
     let mut all = vec![Edit::new(Operator::Unguarded, Operand::None, vec![guard.line, check.line], Vec::new())];
-    all.extend(stored.map(|stored| moved(Operator::GuardLate, guard, stored.line + 1)));
     all.extend(loaded.map(|loaded| moved(Operator::CheckEarly, check, loaded.line)));
     if contract.guard == Some(ReturnGuard::Signed) {
+        all.extend(stored.map(|stored| moved(Operator::GuardLate, guard, stored.line + 1)));
         all.extend(released.map(|released| moved(Operator::CheckSp, check, released.line)));
         let untold = Edit::new(Operator::GuardUntold, Operand::None, Vec::new(), Vec::new());
         all.push(Edit { misstate: Some((guard.line + 1, Misstated::Signed)), ..untold });

@@ -132,7 +132,10 @@ impl<'c, 'i> Paths<'c, 'i> {
         let ranges: Vec<Range<u64>> = [range].into_iter().chain(cut_off).collect();
         let all: Vec<&Insn> = ranges.into_iter().flat_map(|part| code.within(part)).collect();
         paths.hide(&all, joined, &mut reached);
-        let signs = |insn: &Insn| insn.moves.iter().any(|m| matches!(m, Move::Sign(..) | Move::Authenticate(..)));
+        let guards = |step: &Move| {
+            matches!(step, Move::Sign(..) | Move::Authenticate(..) | Move::Push(_) | Move::PopCheck(_))
+        };
+        let signs = |insn: &Insn| insn.moves.iter().any(guards);
         paths.guards = reached.iter().filter_map(|at| code.insn(*at)).any(signs);
         paths.too_long = reached.len() > MOST || !code.spend(reached.len() as u64);
         paths
@@ -370,8 +373,19 @@ impl<'c, 'i> Paths<'c, 'i> {
                     (Value::Return { .. } | Value::Stack { .. } | Value::Number(_), _) => Why::AuthenticatesOther,
                     _ => Why::AuthenticatesUnknown,
                 };
-                out.problem(Promise::Signed, insn.at, why.clone());
-                out.problem(Promise::Guarded, insn.at, why);
+                out.problem(Promise::Signed, insn.at, why);
+            }
+            Move::PopCheck(reg) => {
+                let why = match (state.pushed, state.get(reg)) {
+                    (None | Some(Value::Stack { .. } | Value::Number(_)), _) => Why::AuthenticatesOther,
+                    (Some(Value::Return { .. }), Value::Stack { .. } | Value::Number(_) | Value::Behind(_)) => {
+                        Why::AuthenticatesOther
+                    }
+                    (Some(Value::Return { .. }), _) => return,
+                    (Some(Value::Foreign), Value::Return { .. }) => Why::AuthenticatesOther,
+                    _ => Why::AuthenticatesUnknown,
+                };
+                out.both(insn.at, &why);
             }
             Move::ShadowPointer => out.problem(Promise::Paired, insn.at, Why::MovesShadow),
             _ => {}
@@ -395,7 +409,7 @@ impl<'c, 'i> Paths<'c, 'i> {
         let abi = &self.code.backend.facts().abi;
         // Returns from an exception are no function's.
         if insn.branch.is_none_or(|branch| !branch.pops)
-            && !insn.moves.iter().any(|m| matches!(m, Move::Authenticate(..)))
+            && !insn.moves.iter().any(|step| matches!(step, Move::Authenticate(..)))
         {
             return;
         }
@@ -404,8 +418,8 @@ impl<'c, 'i> Paths<'c, 'i> {
         out.returns_stored |= value == Value::Return { stored: true };
         if matches!(value, Value::Signed { .. }) {
             out.problem(Promise::Signed, insn.at, Why::ReturnsSigned);
-            out.problem(Promise::Guarded, insn.at, Why::ReturnsSigned);
         }
+        self.keeps_pushed(insn, state, out);
         let why = match (value, state.taken) {
             (value, taken) if value.is_return() => {
                 if !taken {
@@ -419,6 +433,16 @@ impl<'c, 'i> Paths<'c, 'i> {
             _ => Why::ReturnsElsewhere,
         };
         out.problem(Promise::Paired, insn.at, why);
+    }
+
+    /// The function is left, and the shadow stack has something of it still.
+    fn keeps_pushed(&self, insn: &Insn, state: &State, out: &mut Out) {
+        match state.pushed {
+            None => {}
+            // It was pushed on some ways, or something else was.
+            Some(Value::Unknown) => out.both(insn.at, &Why::AuthenticatesUnknown),
+            Some(_) => out.both(insn.at, &Why::ReturnsSigned),
+        }
     }
 
     /// A direct jump, branch or call.
@@ -445,6 +469,7 @@ impl<'c, 'i> Paths<'c, 'i> {
                 None => self.leaves(insn, state, out),
             }
         } else {
+            self.keeps_pushed(insn, state, out);
             out.returns_stored |= state.returns_to(abi, abi.link) == Value::Return { stored: true };
         }
     }
@@ -491,6 +516,12 @@ impl<'c, 'i> Paths<'c, 'i> {
 impl Out {
     fn problem(&mut self, promise: Promise, at: u64, why: Why) {
         self.problems.insert(Problem { promise, at, why });
+    }
+
+    /// Something about a shadow stack that is asked to check.
+    fn both(&mut self, at: u64, why: &Why) {
+        self.problem(Promise::Signed, at, why.clone());
+        self.problem(Promise::Guarded, at, why.clone());
     }
 
     fn all(&mut self, at: u64, why: &Why) {

@@ -16,7 +16,7 @@ pub(super) enum Value {
     Stack { from: Option<u64>, bytes: i64 },
     /// The function's return address; perhaps it has been in memory, where nothing guarded it.
     Return { stored: bool },
-    /// The same, guarded by this. SP was here.
+    /// The same, signed. SP was here.
     Signed { seal: Seal, sp: Option<(Option<u64>, i64)> },
     /// A number.
     Number(i64),
@@ -51,13 +51,15 @@ pub(super) struct State {
     apart: bool,
     /// The function has called the next instruction, and that call has no return.
     pub taken: bool,
+    /// What it has put onto the shadow stack.
+    pub pushed: Option<Value>,
 }
 
 impl State {
     /// At a function's entry.
     pub fn entry(abi: &Abi) -> State {
-        let mut state =
-            State { regs: vec![Value::Foreign; abi.regs.len()], stack: BTreeMap::new(), apart: false, taken: false };
+        let regs = vec![Value::Foreign; abi.regs.len()];
+        let mut state = State { regs, stack: BTreeMap::new(), apart: false, taken: false, pushed: None };
         state.set(abi.sp, Value::Stack { from: None, bytes: 0 });
         match abi.link {
             Some(link) => state.set(link, Value::Return { stored: false }),
@@ -113,7 +115,7 @@ impl State {
     /// The return address as it is with this seal, where SP is.
     pub fn sealed(&self, abi: &Abi, seal: Seal) -> Value {
         let sp = match (seal, self.get(abi.sp)) {
-            (Seal::Key(_, Modifier::Sp), Value::Stack { from, bytes }) => Some((from, bytes)),
+            (Seal { modifier: Modifier::Sp, .. }, Value::Stack { from, bytes }) => Some((from, bytes)),
             _ => None,
         };
         Value::Signed { seal, sp }
@@ -158,6 +160,12 @@ impl State {
                 self.set(reg, Value::Return { stored: false });
             }
             Move::Sign(reg, _) | Move::Authenticate(reg, _) => self.set(reg, Value::Unknown),
+            Move::Push(reg) => self.pushed = Some(self.get(reg)),
+            // Behind the check it is what was pushed.
+            Move::PopCheck(reg) => match self.pushed.take() {
+                Some(Value::Return { .. }) => self.set(reg, Value::Return { stored: false }),
+                _ => self.set(reg, Value::Unknown),
+            },
             Move::ShadowPointer | Move::Stop => {}
         }
     }
@@ -211,7 +219,7 @@ impl State {
         let (reg, bytes) = frame.cfa;
         let there = frame.link.map(|offset| self.load(moved(self.get(reg), bytes), offset));
         match there.or(abi.link.map(|link| self.get(link))) {
-            Some(Value::Signed { seal: Seal::Key(..), .. }) => !frame.signed,
+            Some(Value::Signed { .. }) => !frame.signed,
             Some(Value::Return { .. }) => frame.signed,
             _ => false,
         }
@@ -234,6 +242,11 @@ impl State {
         for key in other.stack.keys() {
             self.stack.entry(*key).or_insert(Value::Unknown);
         }
+        self.pushed = match (self.pushed, other.pushed) {
+            (Some(one), Some(other)) => Some(one.or(other)),
+            (None, None) => None,
+            _ => Some(Value::Unknown),
+        };
         self.taken |= other.taken;
         self.apart |= other.apart;
         *self != before
