@@ -235,7 +235,9 @@ fn protection(backend: &dyn Backend, promise: Promise, rows: &[&Row]) -> String 
         Promise::Guarded => (&[][..], Guard::Checked),
         Promise::Signed => (&[][..], Guard::Signed),
     };
-    let noted = |target: &Target| target.property_note(Returns { paired: true, signed: true }).is_some_and(|note| note[6] & feature.bit != 0);
+    let noted = |target: &Target| {
+        target.property_note(Returns { paired: true, signed: true }).is_some_and(|note| note[6] & feature.bit != 0)
+    };
     // A promise about what no trampoline does is no part of any.
     let asked = !matches!(promise, Promise::Guarded | Promise::Signed);
     let generated = asked && common::targets(backend).iter().any(noted);

@@ -58,8 +58,8 @@ const TCR2: u64 = 1 << 1;
 const PIR: u64 = 0xe | 0x9 << 4 | 0xc << 16;
 /// SCTLR_EL1: M, C, I, and the bits that are set.
 const SCTLR: u64 = 0x30d0_0800 | 1 | 1 << 2 | 1 << 12;
-/// SCTLR_EL1: BT1 and EnIA.
-const PROTECTED: u64 = 1 << 36 | 1 << 31;
+/// SCTLR_EL1: BT1, EnIA and EnIB.
+const PROTECTED: u64 = 1 << 36 | 1 << 31 | 1 << 30;
 /// GCSCR_EL1: PCRSEL, RVCHKEN, PUSHMEn.
 const GCSCR: u64 = 1 | 1 << 5 | 1 << 8;
 /// CPACR_EL1.FPEN.

@@ -45,18 +45,8 @@ impl Lower for Arm64 {
             Step::Record(step) => record::lower(step, cx)?,
             Step::BranchIfNoRoomToReturn | Step::PushReturn | Step::FindReturn => shadow::lower(step, cx)?,
             Step::PopReturn | Step::PassOver => shadow::lower(step, cx)?,
-            // PACIASP is a landing pad for the same branches.
-            Step::LandingPad if signs_first(cx) => {}
-            Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
-            Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
-            Step::GuardReturn => {
-                if shows_parent(cx) {
-                    cx.noted(Insn::Mov { dst: PLAIN, src: LINK }, "parent_ip, for the handlers");
-                }
-                cx.noted(Insn::Paciasp, if signs_first(cx) { "PACIASP, a landing pad too" } else { "PACIASP" });
-            }
-            Step::CheckReturn => cx.noted(Insn::Autiasp, "AUTIASP"),
-            Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
+            Step::LandingPad | Step::ExceptionPad => harden(step, cx)?,
+            Step::Authenticate | Step::GuardReturn | Step::CheckReturn => harden(step, cx)?,
             Step::LoadOp => {
                 cx.insn(Insn::AlignDown { dst: OP, src: PC });
                 cx.noted(Insn::LdurReg { dst: OP, base: OP, at: -16 }, "op, from before the function");
@@ -121,6 +111,26 @@ impl Lower for Arm64 {
         }
         Ok(())
     }
+}
+
+/// Landing pads, and signatures of return addresses.
+fn harden(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    match step {
+        // PACIASP is a landing pad for the same branches.
+        Step::LandingPad if signs_first(cx) => {}
+        Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
+        Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
+        Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
+        Step::GuardReturn => {
+            if shows_parent(cx) {
+                cx.noted(Insn::Mov { dst: PLAIN, src: LINK }, "parent_ip, for the handlers");
+            }
+            cx.noted(Insn::Paciasp, if signs_first(cx) { "PACIASP, a landing pad too" } else { "PACIASP" });
+        }
+        Step::CheckReturn => cx.noted(Insn::Autiasp, "AUTIASP"),
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 /// The word that describes the function to its programs.

@@ -84,18 +84,7 @@ impl Mutable for Arm64 {
 
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
-            Insn::BtiC => {
-                out.drop(Operator::DropPad);
-                out.put_faulty(Operator::PadKind, Operand::None, Faulty::BtiJ);
-            }
-            Insn::Paciasp => {
-                out.drop(Operator::GuardMissing);
-                out.put_faulty(Operator::GuardOther, Operand::None, Faulty::Pacibsp);
-            }
-            Insn::Autiasp => {
-                out.drop(Operator::CheckMissing);
-                out.put_faulty(Operator::CheckOther, Operand::None, Faulty::Autibsp);
-            }
+            Insn::BtiC | Insn::Paciasp | Insn::Autiasp => hardening_faults(insn, out),
             Insn::Str { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::StrW { src, at });
@@ -169,6 +158,17 @@ impl Mutable for Arm64 {
             _ => {}
         }
     }
+}
+
+fn hardening_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let (missing, other, by) = match insn {
+        Insn::BtiC => (Operator::DropPad, Operator::PadKind, Faulty::BtiJ),
+        Insn::Paciasp => (Operator::GuardMissing, Operator::GuardOther, Faulty::Pacibsp),
+        Insn::Autiasp => (Operator::CheckMissing, Operator::CheckOther, Faulty::Autibsp),
+        _ => return,
+    };
+    out.drop(missing);
+    out.put_faulty(other, Operand::None, by);
 }
 
 fn vector_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {

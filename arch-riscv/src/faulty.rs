@@ -8,8 +8,8 @@ use codegen::words::step::{Disp, Local};
 use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
-use crate::insn::{compact, name, simm12, written, x, zero_first};
 use crate::emulated::{SSPOPCHK_T0, SSPUSH_T0};
+use crate::insn::{compact, name, simm12, written, x, zero_first};
 use crate::option::Rvc;
 use crate::regs::T0;
 use crate::reloc;
@@ -18,10 +18,24 @@ use crate::reloc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are the manual's; the rows below say the rest")]
 pub enum Faulty {
-    Sw { src: Reg, at: Disp },
-    Beqz { reg: Reg, to: Local },
-    Bge { reg: Reg, with: Reg, to: Local },
-    AddRegs { dst: Reg, src: Reg, add: Reg },
+    Sw {
+        src: Reg,
+        at: Disp,
+    },
+    Beqz {
+        reg: Reg,
+        to: Local,
+    },
+    Bge {
+        reg: Reg,
+        with: Reg,
+        to: Local,
+    },
+    AddRegs {
+        dst: Reg,
+        src: Reg,
+        add: Reg,
+    },
     /// With another label.
     LpadOther,
     SspushT0,

@@ -77,18 +77,7 @@ impl Mutable for Riscv64 {
 
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
-            Insn::Lpad => {
-                out.drop(Operator::DropPad);
-                out.put_faulty(Operator::PadKind, Operand::None, Faulty::LpadOther);
-            }
-            Insn::SspushRa => {
-                out.drop(Operator::GuardMissing);
-                out.put_faulty(Operator::GuardOther, Operand::Reg(T0), Faulty::SspushT0);
-            }
-            Insn::SspopchkRa => {
-                out.drop(Operator::CheckMissing);
-                out.put_faulty(Operator::CheckOther, Operand::Reg(T0), Faulty::SspopchkT0);
-            }
+            Insn::Lpad | Insn::SspushRa | Insn::SspopchkRa => hardening_faults(insn, out),
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Sw { src, at });
@@ -157,6 +146,17 @@ impl Mutable for Riscv64 {
             _ => {}
         }
     }
+}
+
+fn hardening_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let (missing, other, operand, by) = match insn {
+        Insn::Lpad => (Operator::DropPad, Operator::PadKind, Operand::None, Faulty::LpadOther),
+        Insn::SspushRa => (Operator::GuardMissing, Operator::GuardOther, Operand::Reg(T0), Faulty::SspushT0),
+        Insn::SspopchkRa => (Operator::CheckMissing, Operator::CheckOther, Operand::Reg(T0), Faulty::SspopchkT0),
+        _ => return,
+    };
+    out.drop(missing);
+    out.put_faulty(other, operand, by);
 }
 
 /// Instructions of others. RISC-V unprivileged manual, chapters "RV32I", "RV64I" and "C".

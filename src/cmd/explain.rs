@@ -11,7 +11,7 @@ use super::shared::ui::Ui;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// P1 to P27, P2-wide, coverage, or a bug: bug:F1, bug:all for a list
+    /// P1 to P28, P2-wide, coverage, or a bug: bug:F1, bug:all for a list
     #[arg(value_name = "CLAUSE")]
     clause: String,
 }

@@ -23,7 +23,7 @@ struct Pages {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// P1 to P27, or `coverage`.
+    /// P1 to P28, or `coverage`.
     pub name: String,
     /// In a line; in the text, only of what `check` does not decide.
     #[serde(default)]

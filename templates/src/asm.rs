@@ -151,15 +151,17 @@ fn properties(listings: &[TextListing], target: &Target) -> Option<(String, Stri
     let [.., property, size, bits, padding] = target.property_note(returns)?;
     let marks = target.facts.marks.as_ref()?;
     let has = |promise| bits & marks.bits(promise) != 0;
-    let said: Vec<&str> = [
-        has(Promise::Pads).then_some("has landing pads"),
-        has(Promise::Signed).then_some("signs return addresses"),
-        (has(Promise::Paired) || has(Promise::Guarded)).then_some("goes with a shadow stack"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    Some((format!("{property:#x}, {size}, {bits}, {padding}"), format!("all code {}", said.join(", and "))))
+    let words = [
+        (has(Promise::Pads), "has landing pads"),
+        (has(Promise::Signed), "signs return addresses"),
+        (has(Promise::Paired) || has(Promise::Guarded), "goes with a shadow stack"),
+    ];
+    let words: Vec<&str> = words.into_iter().filter(|(holds, _)| *holds).map(|(_, words)| words).collect();
+    let said = match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{}, and {last}", first.join(", ")),
+        words => words.concat(),
+    };
+    Some((format!("{property:#x}, {size}, {bits}, {padding}"), format!("all code {said}")))
 }
 
 fn typed(word: TypeWord, function: &str, facts: &Facts) -> Vec<String> {

@@ -316,7 +316,7 @@ fn what_is_to_be_read_fits_eighty_columns() {
         }
     }
     let help = b.ok(&["explain", "--help"]);
-    for topic in ["P1 to P27", "P2-wide", "coverage", "bug:all"] {
+    for topic in ["P1 to P28", "P2-wide", "coverage", "bug:all"] {
         assert!(help.contains(topic), "{help}");
     }
 }

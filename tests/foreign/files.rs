@@ -78,7 +78,7 @@ fn a_wrong_contract_is_refused_with_its_line_and_what_is_valid() {
     refused(("stack-align = 8", place), 11, &["expected a place, or a list of places"]);
     refused(("about = \"a direct-call trampoline\"", ""), 1, &["missing field `about`"]);
     let deviation = "stack-align = 8\ndeviation = [{ clause = \"P99\", place = \"*\", reason = \"\" }]";
-    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P27, coverage"]);
+    refused(("stack-align = 8", deviation), 11, &["unknown clause 'P99'", "P28, coverage"]);
 }
 
 #[test]

@@ -87,7 +87,8 @@ pub enum ReturnStyle {
 
 impl Harden {
     /// No hardening.
-    pub const NONE: Harden = Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None, guard: None };
+    pub const NONE: Harden =
+        Harden { landing: None, returns: ReturnStyle::Plain, padding: &[], typed: None, guard: None };
 
     /// The parts of the hardening, as texts for people.
     pub fn parts(&self) -> Vec<(&'static str, String)> {

@@ -93,7 +93,9 @@ const ALL_KEPT: &str = "Keeps what C functions may overwrite: the caller of a lo
 /// The sentence on the return address while it is in the frame.
 fn guard_sentence(guard: ReturnGuard) -> Said {
     let how = match guard {
-        ReturnGuard::Signed => "It signs the return address before it stores it, and authenticates it before it returns.",
+        ReturnGuard::Signed => {
+            "It signs the return address before it stores it, and authenticates it before it returns."
+        }
         ReturnGuard::Pushed => {
             "It pushes the return address onto the CPU's shadow stack too, and compares it before it returns."
         }

@@ -102,7 +102,6 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::PushNext
         | Action::PushSymbol { .. }
         | Action::CallSymbol { .. } => {}
-        Action::PushGuard { reg } | Action::PopGuard { reg } => add(reads, reg),
         Action::Sign { reg } | Action::Authenticate { reg } => {
             reads.add(abi.sp);
             add(reads, reg);
@@ -130,7 +129,6 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(writes, dst);
         }
         Action::PushAt { base, .. } => add(reads, base),
-        Action::StoreNumber { .. } => reads.add(abi.sp),
         Action::StoreVectors { first, second, .. } => {
             reads.add(abi.sp);
             reads.add_vectors(first, second);
@@ -149,8 +147,12 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, reg);
             writes.flags = true;
         }
-        Action::BranchIf { reg, .. } | Action::CallRegister { reg } => add(reads, reg),
-        Action::BranchIfBit { reg, .. } | Action::BranchIfNegative { reg } => add(reads, reg),
+        Action::BranchIf { reg, .. }
+        | Action::BranchIfBit { reg, .. }
+        | Action::BranchIfNegative { reg }
+        | Action::CallRegister { reg }
+        | Action::PushGuard { reg }
+        | Action::PopGuard { reg } => add(reads, reg),
         Action::BranchIfFlags { .. } => reads.flags = true,
         Action::LeaveBy { reg, links } => {
             add(reads, reg);
@@ -163,6 +165,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
                 writes.add(abi.sp);
             }
         }
+        Action::StoreNumber { .. } => reads.add(abi.sp),
         // The others are of records.
         _ => of_record(action, abi, reads, writes),
     }

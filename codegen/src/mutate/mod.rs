@@ -308,9 +308,8 @@ fn guards<I: Copy>(code: &[At<I>], contract: &Contract) -> Vec<Edit<I>> {
     let before = || code.iter().filter(|c| c.line < check.line);
     let loaded = before().rfind(|c| matches!(c.effects.moves, Moves::Load(slots) if named(slots)));
     let released = before().rfind(|c| matches!(c.effects.sp, SpEffect::Move(_)));
-    let moved = |operator, what: &At<I>, to: usize| {
-        Edit::new(operator, Operand::None, vec![what.line], vec![(to, what.insn)])
-    };
+    let moved =
+        |operator, what: &At<I>, to: usize| Edit::new(operator, Operand::None, vec![what.line], vec![(to, what.insn)]);
     let mut all = vec![Edit::new(Operator::Unguarded, Operand::None, vec![guard.line, check.line], Vec::new())];
     all.extend(loaded.map(|loaded| moved(Operator::CheckEarly, check, loaded.line)));
     if contract.guard == Some(ReturnGuard::Signed) {

@@ -161,8 +161,15 @@ impl Tracker {
         });
         let holders = RegSet::of(&holders.collect::<Vec<_>>());
         let homes = RegSet::of(&columns.iter().flatten().filter_map(|c| c.home).collect::<Vec<_>>());
-        let state =
-            State { holders, cfa: (abi.sp, entry.cfa_offset), sp: entry.cfa_offset, columns, saved: 0, lost: false, signed: false };
+        let state = State {
+            holders,
+            cfa: (abi.sp, entry.cfa_offset),
+            sp: entry.cfa_offset,
+            columns,
+            saved: 0,
+            lost: false,
+            signed: false,
+        };
         Ok(Tracker {
             sp_reg: abi.sp,
             initial: state,

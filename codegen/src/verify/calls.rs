@@ -78,12 +78,10 @@ impl Checker<'_> {
     fn guarded(&mut self, line: usize, state: &State) {
         let parent = Value::of(Root::Parent);
         match self.contract.guard {
-            None => {}
-            Some(ReturnGuard::Pushed) => {
-                if state.pushed != [parent] {
-                    self.fault(line, Property::Guard, "the shadow stack does not have parent_ip at a call");
-                }
+            Some(ReturnGuard::Pushed) if state.pushed != [parent] => {
+                self.fault(line, Property::Guard, "the shadow stack does not have parent_ip at a call");
             }
+            None | Some(ReturnGuard::Pushed) => {}
             Some(ReturnGuard::Signed) => {
                 let shows = |field: &&Field| field.content == Content::ParentIp && !field.in_record;
                 let shown = self.contract.frame.fields.iter().filter(shows).count();

@@ -155,8 +155,14 @@ impl Checker<'_> {
             Action::PopGuard { reg } => {
                 let (pushed, found) = (state.pushed.pop(), self.read(reg, state));
                 match pushed {
-                    Some(pushed) => self.same(at, Property::Guard, "what is compared with the shadow stack", pushed, found),
-                    None => self.fault(at, Property::Guard, "the shadow stack is popped, which has nothing of this function"),
+                    Some(pushed) => {
+                        self.same(at, Property::Guard, "what is compared with the shadow stack", pushed, found)
+                    }
+                    None => self.fault(
+                        at,
+                        Property::Guard,
+                        "the shadow stack is popped, which has nothing of this function",
+                    ),
                 }
             }
             _ => {}

@@ -349,13 +349,10 @@ fn told(effects: &Effects) -> Vec<i64> {
                 all.push(i64::from(number));
             }
         }
+        Action::Authenticate { .. } | Action::Sign { .. } | Action::PushGuard { .. } | Action::PopGuard { .. } => {}
         Action::None
         | Action::StoreHalf
         | Action::LandingPad
-        | Action::Authenticate { .. }
-        | Action::Sign { .. }
-        | Action::PushGuard { .. }
-        | Action::PopGuard { .. }
         | Action::Address { .. }
         | Action::High { .. }
         | Action::Low { .. }

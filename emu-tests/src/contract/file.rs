@@ -330,7 +330,7 @@ pub(crate) struct TrampolineIn {
     /// too (riscv64, SSPUSH).
     #[serde(default)]
     #[schemars(with = "Option<String>")]
-    pub(crate) guard_return: Option<Spanned<String>>,
+    pub(crate) guard: Option<Spanned<String>>,
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,

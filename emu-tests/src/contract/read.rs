@@ -149,14 +149,15 @@ impl Reader<'_> {
 
     /// How the return address is guarded in the frame, if it is.
     fn guard(&self, t: &TrampolineIn, facts: &Facts) -> Result<Option<ReturnGuard>> {
-        let Some(given) = &t.guard_return else { return Ok(None) };
-        let here: Vec<ReturnGuard> = ReturnGuard::ALL.into_iter().filter(|guard| facts.guards.contains(guard)).collect();
+        let Some(given) = &t.guard else { return Ok(None) };
+        let here: Vec<ReturnGuard> =
+            ReturnGuard::ALL.into_iter().filter(|guard| facts.guards.contains(guard)).collect();
         match here.iter().find(|guard| guard.name() == given.get_ref()) {
             Some(guard) => Ok(Some(*guard)),
-            None if here.is_empty() => Err(self.at(given.span().start, format!("guard-return is not for {}", facts.name))),
+            None if here.is_empty() => Err(self.at(given.span().start, format!("guard is not for {}", facts.name))),
             None => {
                 let valid: Vec<&str> = here.into_iter().map(ReturnGuard::name).collect();
-                let what = format!("guard-return of {} has these values: {}", facts.name, valid.join(", "));
+                let what = format!("guard: unknown value; {} has {}", facts.name, valid.join(", "));
                 Err(self.at(given.span().start, what))
             }
         }
@@ -196,7 +197,7 @@ impl Reader<'_> {
             ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
             ("signed", t.signed.then_some(here), &["direct", "around", "programs", "record"]),
-            ("guard-return", start(t.guard_return.as_ref()), &["around", "programs", "record", "sled"]),
+            ("guard", start(t.guard.as_ref()), &["around", "programs", "record", "sled"]),
             ("events", start(t.events.as_ref()), &["record"]),
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),

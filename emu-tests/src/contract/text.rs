@@ -154,7 +154,7 @@ impl File {
             self.key("type-before", &before.to_string());
         }
         if let Some(guard) = contract.guard {
-            self.key("guard-return", &quoted(guard.name()));
+            self.key("guard", &quoted(guard.name()));
         }
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());

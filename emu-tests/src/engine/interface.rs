@@ -208,6 +208,9 @@ pub trait Engine<D> {
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
     /// Does it have the instructions of the CPU's shadow stack, whether that is on or not?
     fn has_shadow_stack(&self) -> bool;
+    /// Bytes that the last run has pushed onto the CPU's shadow stack and not popped; `None` where only what code asks for is pushed
+    /// and that stack is off, or where it has all calls.
+    fn pushed(&self) -> Option<u64>;
     /// What protects branches and returns here, and stops whoever breaks it.
     fn enforces(&self) -> &'static [Guard];
     /// Call what is at an address by a register, for one instruction and without hooks: does a landing pad's absence stop it?

@@ -287,6 +287,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         false
     }
 
+    fn pushed(&self) -> Option<u64> {
+        None
+    }
+
     fn enforces(&self) -> &'static [Guard] {
         &[]
     }

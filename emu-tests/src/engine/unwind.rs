@@ -176,7 +176,8 @@ pub(crate) fn frames(image: &Image, abi: &Abi, addresses: impl Iterator<Item = u
         let Some(row) = row else { continue };
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { continue };
         let reg = abi.regs.iter().position(|r| r.dwarf == register.0).map(|n| Reg(n as u8));
-        let column = abi.link.and_then(|link| abi.regs.get(usize::from(link.0))).map(|link| gimli::Register(link.dwarf));
+        let column =
+            abi.link.and_then(|link| abi.regs.get(usize::from(link.0))).map(|link| gimli::Register(link.dwarf));
         let link = column.and_then(|column| match row.register(column) {
             Some(RegisterRule::Offset(offset)) => Some(offset),
             _ => None,

@@ -453,7 +453,12 @@ impl<'s> Rig<'s> {
         self.came_back = pc == EXIT;
         let mut trace = self.uc.data_mut().take().unwrap_or_default();
         match ended {
-            Ok(()) if pc == EXIT => trace.finished(&mut *self.uc),
+            Ok(()) if pc == EXIT => {
+                if let Some(bytes) = self.uc.pushed().filter(|_| trace.enabled) {
+                    trace.check_pushed(self.ranges[case.attach].0, bytes);
+                }
+                trace.finished(&mut *self.uc);
+            }
             Ok(()) => trace.stopped(pc, Place::Stopped),
             Err(Trap { why: Why::NoCode, .. }) => trace.astray(pc),
             Err(Trap { why: Why::NoMemory, .. }) => trace.stopped(pc, Place::UnmappedAccess),

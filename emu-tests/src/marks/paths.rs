@@ -132,9 +132,8 @@ impl<'c, 'i> Paths<'c, 'i> {
         let ranges: Vec<Range<u64>> = [range].into_iter().chain(cut_off).collect();
         let all: Vec<&Insn> = ranges.into_iter().flat_map(|part| code.within(part)).collect();
         paths.hide(&all, joined, &mut reached);
-        let guards = |step: &Move| {
-            matches!(step, Move::Sign(..) | Move::Authenticate(..) | Move::Push(_) | Move::PopCheck(_))
-        };
+        let guards =
+            |step: &Move| matches!(step, Move::Sign(..) | Move::Authenticate(..) | Move::Push(_) | Move::PopCheck(_));
         let signs = |insn: &Insn| insn.moves.iter().any(guards);
         paths.guards = reached.iter().filter_map(|at| code.insn(*at)).any(signs);
         paths.too_long = reached.len() > MOST || !code.spend(reached.len() as u64);
@@ -367,7 +366,9 @@ impl<'c, 'i> Paths<'c, 'i> {
                     (found, due) if found == due => return,
                     (Value::Signed { seal: by, .. }, _) if by != seal => Why::AuthenticatesOtherwise,
                     // Of a frame whose size is not known, nobody knows how far it is from the one before.
-                    (Value::Signed { sp: Some((from, _)), .. }, Value::Signed { sp: Some((now, _)), .. }) if from == now => {
+                    (Value::Signed { sp: Some((from, _)), .. }, Value::Signed { sp: Some((now, _)), .. })
+                        if from == now =>
+                    {
                         Why::AuthenticatesOtherwise
                     }
                     (Value::Return { .. } | Value::Stack { .. } | Value::Number(_), _) => Why::AuthenticatesOther,

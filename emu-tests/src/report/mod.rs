@@ -106,7 +106,7 @@ clauses! {
         unchecked: NotEnforced;
     P27 "P27", of: Trampoline, "marks of protection are true, and all that are true are there",
         unchecked: NoMarks;
-    P28 "P28", of: Trampoline, "the return address is guarded while it is in memory, if its contract says so",
+    P28 "P28", of: Trampoline, "the return address is guarded in memory, where its contract says so",
         unchecked: NotGuarded;
     Coverage "coverage", of: Cases, "every instruction was executed";
 }

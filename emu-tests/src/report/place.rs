@@ -155,6 +155,8 @@ places! {
     StoppedReturns => "engine:returns", "returns that the engine stops";
     StoppedAtEntry => "engine:entry", "the engine stops an indirect call of the trampoline";
     StoppedAtTarget => "engine:target", "the engine stops at the target of an indirect branch";
+    StoppedAtCheck => "engine:check", "the engine stops where a return address is checked";
+    Pushed => "engine:pushed", "bytes that stay on the CPU's shadow stack";
     Mispredicted => "return-stack:mispredicted", "returns that do not go behind their call";
     SpeculationTrap => "speculation-trap", "trap where a return is predicted to go and never goes";
 

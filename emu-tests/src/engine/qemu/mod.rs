@@ -294,12 +294,18 @@ impl<D: 'static> Qemu<D> {
         }
     }
 
-    /// A run begins as a call does: the shadow stack has where it returns to.
+    /// Does the shadow stack have the return address of each call, and not only what code pushes?
+    fn has_all_calls(&self) -> bool {
+        self.machine.bare.enforces.contains(&Guard::ShadowStack)
+    }
+
+    /// A run begins as a call does: the shadow stack has where it returns to, or what its caller has pushed.
     fn call(&mut self) -> Result<()> {
         let (Some(pointer), Some(link)) = (self.pointer, self.link) else { return Ok(()) };
         let returns_to = self.get(link)?;
         // What the last run left above it is no entry of this one.
-        let fresh: Vec<u8> = returns_to.to_le_bytes().into_iter().chain([0; 0x200]).collect();
+        let last = if self.has_all_calls() { returns_to } else { !returns_to };
+        let fresh: Vec<u8> = last.to_le_bytes().into_iter().chain([0; 0x200]).collect();
         if !Engine::<D>::store(self, SHADOW_TOP, &fresh) {
             return Err(Error::new("emulator: QEMU's guest has no shadow stack"));
         }
@@ -496,6 +502,11 @@ impl<D: 'static> Engine<D> for Qemu<D> {
 
     fn has_shadow_stack(&self) -> bool {
         true
+    }
+
+    fn pushed(&self) -> Option<u64> {
+        let pointer = self.pointer.filter(|_| !self.has_all_calls())?;
+        self.get(pointer).ok().map(|at| SHADOW_TOP.wrapping_sub(at))
     }
 
     fn enforces(&self) -> &'static [Guard] {

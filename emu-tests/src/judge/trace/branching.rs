@@ -119,9 +119,21 @@ impl Trace {
             },
             Guard::ShadowStack if self.cells.region(pc).trampoline().is_some() => self.state.returns.stop(),
             Guard::ShadowStack => {}
-            Guard::Signed | Guard::Checked => return false,
+            Guard::Signed | Guard::Checked => {
+                if let Some(trampoline) = self.cells.region(pc).trampoline() {
+                    let at = At { clause: Clause::P26, trampoline, pc };
+                    self.checks.check(at, Place::StoppedAtCheck, false, true);
+                }
+                return false;
+            }
         }
         true
+    }
+
+    /// A run has ended, with so many bytes more on the CPU's shadow stack than when it began.
+    pub(in crate::judge) fn check_pushed(&mut self, entry: u64, bytes: u64) {
+        let at = At { clause: Clause::P26, trampoline: self.case.attach, pc: entry };
+        self.checks.check(at, Place::Pushed, 0, bytes);
     }
 
     /// A way out is taken. On that to a direct trampoline, the return-address stack is as the site left it.
