@@ -78,11 +78,13 @@ fn report(args: &[&str]) -> Value {
 }
 
 /// Trampolines of each kind that has a way of its own through the judge.
-const KINDS: [&[&str]; 4] = [
+const KINDS: [&[&str]; 6] = [
     &["ftrace_caller", "return_to_handler", "--arch", "arm64"],
     &["ftrace_regs_caller", "--arch", "riscv64", "--set", "fp-test=off"],
     &["around_*", "record_*", "programs_*", "--profile", "bare", "--arch", "arm64", "--set", "vectors=save"],
     &["direct", "around_*", "--profile", "bare", "--arch", "riscv64", "--set", "rvc=on", "--set", "lpad=on"],
+    &["around_*", "record_both*", "sled", "--profile", "bare", "--arch", "arm64", "--set", "guard-return=pac"],
+    &["around_*", "record_both*", "--profile", "bare", "--arch", "riscv64", "--set", "guard-return=zicfiss"],
 ];
 
 #[test]
@@ -123,11 +125,25 @@ fn by_qemu_that_enforces_faults_of_pads_and_returns_are_stopped() {
     let bare =
         |arch: &'static str, operator| ["mutate", "--enforce", "--profile", "bare", "--arch", arch, "--only", operator];
     let lpad = ["--set", "lpad=on"];
+    let (pac, pushed) = (["--set", "guard-return=pac"], ["--set", "guard-return=zicfiss"]);
     for (words, more) in [
         (bare("arm64", "DROP_PAD"), &[][..]),
         (bare("arm64", "PAD_KIND"), &[][..]),
         (bare("arm64", "WRONG_LINK"), &[][..]),
         (bare("riscv64", "DROP_PAD"), &lpad[..]),
+        (bare("riscv64", "PAD_LATE"), &lpad[..]),
+        (bare("riscv64", "PAD_KIND"), &lpad[..]),
+        (bare("arm64", "GUARD_MISSING"), &pac[..]),
+        (bare("arm64", "GUARD_OTHER"), &pac[..]),
+        (bare("arm64", "CHECK_OTHER"), &pac[..]),
+        (bare("arm64", "CHECK_SP"), &pac[..]),
+        (bare("arm64", "CHECK_EARLY"), &pac[..]),
+        (bare("arm64", "GUARD_LATE"), &pac[..]),
+        (bare("riscv64", "GUARD_MISSING"), &pushed[..]),
+        (bare("riscv64", "CHECK_MISSING"), &pushed[..]),
+        (bare("riscv64", "GUARD_OTHER"), &pushed[..]),
+        (bare("riscv64", "CHECK_OTHER"), &pushed[..]),
+        (bare("riscv64", "CHECK_EARLY"), &pushed[..]),
     ] {
         let found = report(&[&words[..], &["--sample", "6"], more].concat());
         let results = found["results"].as_array().unwrap();

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use codegen::arch::bare::Guard;
 use codegen::arch::facts::Promise;
+use codegen::arch::harden::ReturnGuard;
 use codegen::backend::Backend;
 use codegen::profile::target::{Returns, Target};
 use common::{blessed, blessed_block};
@@ -14,7 +15,7 @@ use emu_tests::{Clause, Filter, Row, Verdict};
 mod common;
 
 /// What stands in a cell for a reason not to check a clause, by the reason's id. Others do not occur where all cases are run.
-const MARKS: [(&str, &str); 15] = [
+const MARKS: [(&str, &str); 16] = [
     ("-c", "as-callback"),
     ("-s", "no-site"),
     ("-a", "after-function"),
@@ -26,6 +27,7 @@ const MARKS: [(&str, &str); 15] = [
     ("-n", "calls-nothing"),
     ("-x", "no-exceptions"),
     ("-m", "no-marks"),
+    ("-g", "not-guarded"),
     ("-d", "decides-nothing"),
     ("-e", "engine-lacks"),
     ("-w", "way-not-taken"),
@@ -229,25 +231,23 @@ fn protection(backend: &dyn Backend, promise: Promise, rows: &[&Row]) -> String 
     let Some(feature) = facts.marks.iter().flat_map(|marks| marks.features).find(|f| f.promise == promise) else {
         return String::new();
     };
-    let (clauses, guard) = match promise {
-        Promise::Pads => (&[Clause::P13, Clause::P27][..], Guard::LandingPad),
-        Promise::Paired => (&[Clause::P14, Clause::P27][..], Guard::ShadowStack),
-        Promise::Guarded => (&[][..], Guard::Checked),
-        Promise::Signed => (&[][..], Guard::Signed),
+    let (clauses, guard, of_returns) = match promise {
+        Promise::Pads => ([Clause::P13, Clause::P27], Guard::LandingPad, None),
+        Promise::Paired => ([Clause::P14, Clause::P27], Guard::ShadowStack, None),
+        Promise::Guarded => ([Clause::P27, Clause::P28], Guard::Checked, Some(ReturnGuard::Pushed)),
+        Promise::Signed => ([Clause::P27, Clause::P28], Guard::Signed, Some(ReturnGuard::Signed)),
     };
     let noted = |target: &Target| {
-        target.property_note(Returns { paired: true, signed: true }).is_some_and(|note| note[6] & feature.bit != 0)
+        let returns = Returns { paired: true, signed: target.harden.guard == Some(ReturnGuard::Signed) };
+        target.property_note(returns).is_some_and(|note| note[6] & feature.bit != 0)
     };
-    // A promise about what no trampoline does is no part of any.
-    let asked = !matches!(promise, Promise::Guarded | Promise::Signed);
-    let generated = asked && common::targets(backend).iter().any(noted);
+    let has = |target: &Target| noted(target) && (of_returns.is_none() || target.harden.guard == of_returns);
+    let generated = common::targets(backend).iter().any(has);
     let held = |clause: &&Clause| rows.iter().any(|row| row.clause == **clause && row.verdict == Verdict::Pass);
     let judged: Vec<&str> = clauses.iter().filter(held).map(|clause| clause.name()).collect();
     let enforced = machine.bare.is_some_and(|bare| bare.enforces.contains(&guard));
     let words = [
         generated.then(|| "generated".to_owned()),
-        // tests/marks.rs has functions that break it.
-        (!asked).then(|| "judged (check --marks)".to_owned()),
         (!judged.is_empty()).then(|| format!("judged ({})", judged.join(", "))),
         generated.then(|| "executed".to_owned()),
         (generated && enforced).then(|| "enforced".to_owned()),

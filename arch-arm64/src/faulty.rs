@@ -64,7 +64,7 @@ codegen::rows! { Faulty, w names out target;
         { out.push_u32(MOV_WSP_WSP) },
         Effects::sp(SpEffect::Realign).and(Action::LowBits { dst: SP, src: SP, bits: 32 });
     MsrFpcr => w.write_str("msr\tfpcr, xzr"),
-        { out.push_u32(MSR_FPCR_XZR) }, Effects::PLAIN;
+        { out.push_u32(MSR_FPCR_XZR) }, Effects::action(Action::Control);
 }
 
 /// B.GE, without its distance.

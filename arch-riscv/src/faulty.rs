@@ -68,5 +68,5 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
         { out.push_u32(SSPOPCHK_T0) }, Effects::action(Action::PopGuard { reg: T0 });
     // CSRRW of frm, from zero.
     FsrmZero => w.write_str("fsrm\tzero"),
-        { out.push_u32(0x0020_1073) }, Effects::PLAIN;
+        { out.push_u32(0x0020_1073) }, Effects::action(Action::Control);
 }

@@ -54,9 +54,9 @@ codegen::rows! { Faulty, w names out target;
         { dynasm!(out ; .arch x64 ; jge DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfSigned);
     Fninit => w.write_str("fninit"),
-        { dynasm!(out ; .arch x64 ; fninit) }, Effects::PLAIN;
+        { dynasm!(out ; .arch x64 ; fninit) }, Effects::action(Action::Control);
     Std => w.write_str("std"),
-        { dynasm!(out ; .arch x64 ; std) }, Effects::PLAIN;
+        { dynasm!(out ; .arch x64 ; std) }, Effects::action(Action::Control);
     Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
         { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
         written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));

@@ -382,6 +382,11 @@ pub struct Process {
     pub landing_pads: Option<LandingPads>,
     /// The setting under which objects say with which protection they go, if they do not always.
     pub protected: Option<String>,
+    /// The setting under which trampolines guard the return address that they store, and the operators of faults in that.
+    pub guarded: Option<String>,
+    /// The emulator of its programs has what guards it.
+    #[serde(default)]
+    pub runs_guards: bool,
     /// What is otherwise in gdb's traces.
     #[serde(default)]
     pub gdb: Vec<Gdb>,

@@ -83,11 +83,22 @@ static void by_libunwind() {
 #endif
 }
 
+// A return address without its signature, if it has one.
+static uintptr_t plain(void *address) {
+#ifdef __aarch64__
+    register void *x30 asm("x30") = address;
+    // XPACLRI.
+    asm volatile("hint #7" : "+r"(x30));
+    address = x30;
+#endif
+    return (uintptr_t)address;
+}
+
 // What an unwinder that follows frame pointers does, Linux's included: it only goes up.
 static __attribute__((noinline)) void walk(uintptr_t fp) {
     frame_count = 0;
     for (uintptr_t last = 0; fp > last && frame_count < 16; last = fp, fp = ((uintptr_t *)fp)[RECORD])
-        frames[frame_count++] = (void *)((uintptr_t *)fp)[RECORD + 1];
+        frames[frame_count++] = (void *)plain(((void **)fp)[RECORD + 1]);
 }
 
 static __attribute__((noinline)) void act(const char *here) {

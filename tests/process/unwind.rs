@@ -54,7 +54,7 @@ const OBJECTS: [&str; 8] =
     ["entry.o", "direct.o", "entered.o", "called.o", "jumped.o", "around.o", "fregs.o", "shadow.o"];
 
 /// Generate all of them, each into an object of its own but for those with a name.
-fn generate(b: &Bench, arch: &Arch) {
+fn generate(b: &Bench, arch: &Arch, guarded: Option<&str>) {
     let sig = ["--sig", "long traced(long a)"];
     let function = format!("traced+{}", arch.with.site);
     let function = ["--function", &function];
@@ -66,7 +66,9 @@ fn generate(b: &Bench, arch: &Arch) {
         // The form that keeps nothing on the stack takes no realigned one.
         let known = arch.with.set.iter().filter(|s| !(bare && s.starts_with("call-ops")));
         let set = known.map(|s| if stem == "shadow" { s.replace("=16", "=8") } else { s.clone() });
-        let set: Vec<String> = set.flat_map(|s| ["--set".to_owned(), s]).collect();
+        // Unwinders pass a signed return address too.
+        let guarded = guarded.filter(|_| stem == "fregs").map(str::to_owned);
+        let set: Vec<String> = set.chain(guarded).flat_map(|s| ["--set".to_owned(), s]).collect();
         let all = ["gen", "--arch", arch.name, "--emit", "obj", "--stem", stem];
         b.ok(&[&all[..], &profile, &set.iter().map(String::as_str).collect::<Vec<_>>(), &more.concat()].concat());
     };
@@ -99,9 +101,19 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
+    /// By an unwinder that knows of signed return addresses, so that a trampoline has one.
+    fn with_guards<'a>(arch: &'a Arch, compiler: &[String], more: &[&str]) -> Program<'a> {
+        let guarded = arch.with.guarded.as_deref().filter(|_| arch.with.runs_guards);
+        Program::of(arch, compiler, more, guarded)
+    }
+
     fn new<'a>(arch: &'a Arch, compiler: &[String], more: &[&str]) -> Program<'a> {
+        Program::of(arch, compiler, more, None)
+    }
+
+    fn of<'a>(arch: &'a Arch, compiler: &[String], more: &[&str], guarded: Option<&str>) -> Program<'a> {
         let b = Bench::new();
-        generate(&b, arch);
+        generate(&b, arch, guarded);
         let (tool, flags) = compiler.split_first().unwrap();
         // clang gives a function that throws nothing no unwind table on riscv64.
         let tables = ["-fno-omit-frame-pointer", "-fasynchronous-unwind-tables"];
@@ -171,7 +183,7 @@ fn traces(t: &Traced) -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 fn everything_unwinds(arch: &Arch, compiler: &[String]) {
-    let program = Program::new(arch, compiler, &["-static"]);
+    let program = Program::with_guards(arch, compiler, &["-static"]);
     for t in &TRAMPOLINES {
         program.shows(t.name, ["nothing", "entry"], &["result 42"]);
         for (place, frames) in traces(t) {
@@ -205,7 +217,7 @@ fn everything_unwinds(arch: &Arch, compiler: &[String]) {
 fn cleanups_of_a_traced_function_run() {
     for_each(|arch| {
         for compiler in arch.compilers() {
-            let program = Program::new(arch, &compiler, &["-static", "-DCLEANUP"]);
+            let program = Program::with_guards(arch, &compiler, &["-static", "-DCLEANUP"]);
             for t in TRAMPOLINES.iter().filter(|t| t.keeps_frame) {
                 program.shows(t.name, ["throw", "body"], &["cleaned", "caught 42", "result 1"]);
                 if t.in_function {
@@ -337,7 +349,7 @@ fn shared_objects_call_their_own_functions() {
         let [gcc, clang] = arch.compilers();
         for linker in &arch.with.linkers {
             let b = Bench::new();
-            generate(&b, arch);
+            generate(&b, arch, None);
             let (tool, flags) = if ["lld", "mold"].contains(&&**linker) { &clang } else { &gcc }.split_first().unwrap();
             let library = ["-shared", "-fPIC", "-DLIBRARY", "-Dmain=library_main", "process.cc", "-o", "libprocess.so"];
             let linked = match &**linker {
@@ -367,7 +379,7 @@ fn shared_objects_call_their_own_functions() {
 fn landing_pads_are_noted() {
     for (arch, pads) in ARCHES.iter().filter_map(|arch| Some((arch, arch.with.landing_pads.as_ref()?))) {
         let b = Bench::new();
-        generate(&b, arch);
+        generate(&b, arch, None);
         std::fs::write(b.path("f.c"), "long traced(long a) { return a + 1; }\n").unwrap();
         let gcc = arch.tool("gcc");
         b.tool(&gcc, &["-fPIC", &pads.flag, "-c", "f.c"]);

@@ -55,6 +55,8 @@ pub enum Action {
     StoreHalf,
     /// Nothing: an indirect call may come here.
     LandingPad,
+    /// A control word changes, or a flag that is clear wherever C code begins.
+    Control,
     /// `reg` = what it was before it was signed for this SP.
     Authenticate {
         /// The register.

@@ -98,6 +98,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         Action::None
         | Action::StoreHalf
         | Action::LandingPad
+        | Action::Control
         | Action::PopOver
         | Action::PushNext
         | Action::PushSymbol { .. }

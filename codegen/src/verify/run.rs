@@ -121,6 +121,9 @@ impl Checker<'_> {
             self.write(dst, value, state);
         }
         self.guards(at, effects.action, state);
+        if effects.action == Action::Control {
+            self.fault(at, Property::Flags, "a control word changes, or a flag that is clear where C code begins");
+        }
         if effects.changes_flags {
             (state.flags, state.tested, state.compared) = (Value::lost(Why::Computed), None, None);
         }

@@ -353,6 +353,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::None
         | Action::StoreHalf
         | Action::LandingPad
+        | Action::Control
         | Action::Address { .. }
         | Action::High { .. }
         | Action::Low { .. }
