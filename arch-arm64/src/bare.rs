@@ -20,6 +20,8 @@ const BOOT: Code = &[
     (0xa953_0520, "ldp x0, x1, [x9, #0x130]"),
     (0xd518_c000, "msr vbar_el1, x0"),
     (0xd518_1041, "msr cpacr_el1, x1"),
+    // Key B is another than key A, which is 0.
+    (0xd518_2149, "msr apibkeylo_el1, x9"),
     (0xd503_3fdf, "isb"),
     (0xd508_871f, "tlbi vmalle1"),
     (0xd503_3f9f, "dsb sy"),
