@@ -148,27 +148,47 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             add(reads, reg);
             writes.flags = true;
         }
+        Action::PushGuard { reg } | Action::PopGuard { reg } => add(reads, reg),
+        Action::StoreNumber { .. } => reads.add(abi.sp),
+        // The others are of branches, and of records.
+        _ => {
+            of_branch(action, abi, reads, writes);
+            of_record(action, abi, reads, writes);
+        }
+    }
+}
+
+/// What branches take.
+fn of_branch(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
+    let zero = abi.zero.filter(|zero| *zero != abi.sp);
+    let add = |set: &mut Touched, reg: Reg| {
+        if Some(reg) != zero {
+            set.add(reg);
+        }
+    };
+    match action {
         Action::BranchIf { reg, .. }
         | Action::BranchIfBit { reg, .. }
         | Action::BranchIfNegative { reg }
-        | Action::CallRegister { reg }
-        | Action::PushGuard { reg }
-        | Action::PopGuard { reg } => add(reads, reg),
-        Action::BranchIfFlags { .. } => reads.flags = true,
+        | Action::CallRegister { reg } => add(reads, reg),
+        Action::BranchIfFlags { .. } | Action::BranchIfNotBelow | Action::BranchIfSigned => reads.flags = true,
+        Action::BranchIfRegNotBelow { reg, with }
+        | Action::BranchIfRegSigned { reg, with }
+        | Action::BranchIfRegsDiffer { reg, with } => {
+            add(reads, reg);
+            add(reads, with);
+        }
+        Action::LeaveFor { through, .. } => through.into_iter().for_each(|reg| add(writes, reg)),
         Action::LeaveBy { reg, links } => {
             add(reads, reg);
             abi.link.filter(|_| links).into_iter().for_each(|link| writes.add(link));
         }
-        Action::Return { thunk } => {
-            // A function that returns in its place pops.
-            if thunk.is_none() {
-                reads.add(abi.sp);
-                writes.add(abi.sp);
-            }
+        // A function that returns in its place pops.
+        Action::Return { thunk: None } => {
+            reads.add(abi.sp);
+            writes.add(abi.sp);
         }
-        Action::StoreNumber { .. } => reads.add(abi.sp),
-        // The others are of records.
-        _ => of_record(action, abi, reads, writes),
+        _ => {}
     }
 }
 
@@ -241,14 +261,6 @@ fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(reads, with);
             writes.flags = true;
         }
-        Action::BranchIfNotBelow | Action::BranchIfSigned => reads.flags = true,
-        Action::BranchIfRegNotBelow { reg, with }
-        | Action::BranchIfRegSigned { reg, with }
-        | Action::BranchIfRegsDiffer { reg, with } => {
-            add(reads, reg);
-            add(reads, with);
-        }
-        Action::LeaveFor { through, .. } => through.into_iter().for_each(|reg| add(writes, reg)),
         _ => {}
     }
 }

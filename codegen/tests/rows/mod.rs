@@ -321,7 +321,7 @@ fn told(effects: &Effects) -> Vec<i64> {
     }
     match effects.action {
         Action::Add { add, .. } | Action::AddWord { add, .. } => all.push(i64::from(add)),
-        Action::Set { number, .. } => all.push(i64::from(number)),
+        Action::Set { number, .. } | Action::CompareNumber { number, .. } => all.push(i64::from(number)),
         Action::SetWide { number, .. } => all.push(number),
         Action::SetHigh { bits, .. } | Action::SetTop { bits, .. } => all.push(i64::from(bits)),
         Action::ShiftLeft { by, .. } => all.push(i64::from(by)),
@@ -339,7 +339,6 @@ fn told(effects: &Effects) -> Vec<i64> {
         // The name of a register's half says it.
         Action::LowBits { bits: 32, .. } => {}
         Action::LowBits { bits, .. } => all.push(i64::MAX >> (63 - bits)),
-        Action::CompareNumber { number, .. } => all.push(i64::from(number)),
         Action::TestBit { bit, .. } | Action::BranchIfBit { bit, .. } => all.push(i64::from(bit)),
         Action::BitToSign { bit, .. } => all.push(63 - i64::from(bit)),
         Action::StoreHalfAt { at, .. } => all.extend((at != 0).then_some(i64::from(at))),
