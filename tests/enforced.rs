@@ -94,9 +94,16 @@ fn by_qemu_everything_comes_out_as_by_unicorn() {
         let check = [&["check"], kinds].concat();
         let [mut unicorn, mut qemu] = [&check[..], &[&check[..], &["--engine", "qemu"]].concat()].map(report);
         assert!(qemu["engine"].as_str().unwrap().starts_with("QEMU 1"), "{}", qemu["engine"]);
+        let mut lent = Vec::new();
         for of in [&mut unicorn, &mut qemu] {
             of.as_object_mut().unwrap().remove("engine");
+            let places = of.as_object_mut().unwrap().remove("in_place_of_engine").unwrap();
+            lent.push(places.as_array().unwrap().clone());
         }
+        // Of these, the one engine has what the other lacks.
+        let both = |name: &Value| !["sspush", "sspopchk"].iter().any(|of| name.as_str().unwrap().ends_with(of));
+        lent[0].retain(both);
+        assert_eq!(lent[0], lent[1], "{kinds:?}");
         assert!(unicorn["summary"]["pass"].as_u64() > Some(5), "{kinds:?}: {}", unicorn["summary"]);
         assert!(unicorn == qemu, "{kinds:?}: the reports differ");
     }

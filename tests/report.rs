@@ -399,7 +399,7 @@ fn exit_codes() {
 fn every_property_has_its_page() {
     let b = Bench::new();
     let list = b.ok(&["check", "--list-clauses"]);
-    let mut names: Vec<String> = (1..=27).map(|n| format!("P{n}")).chain(["coverage".to_owned()]).collect();
+    let mut names: Vec<String> = (1..=28).map(|n| format!("P{n}")).chain(["coverage".to_owned()]).collect();
     names.insert(2, "P2-wide".to_owned());
     assert_eq!(list.lines().map(|l| l.split(' ').next().unwrap()).collect::<Vec<_>>(), names);
     for name in &names {
@@ -414,7 +414,7 @@ fn every_property_has_its_page() {
     }
     assert!(b.ok(&["explain", "P9"]).contains("  bug:F1 (P9, arm64 ftrace_stub_direct_tramp): the stub went back"));
     assert!(!b.ok(&["explain", "coverage"]).contains("bug:"));
-    b.refuses(&["explain", "P28"], &["unknown clause 'P28'", "P1, P2", "coverage"]);
+    b.refuses(&["explain", "P29"], &["unknown clause 'P29'", "P1, P2", "coverage"]);
 }
 
 /// A failing run prints the command that runs exactly the failing case again, and that command fails in the same way.

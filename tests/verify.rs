@@ -57,7 +57,8 @@ fn a_signed_return_address_is_authenticated() {
             let Ok(mutants) = backend.mutants(&spec, &target) else { continue };
             assert_eq!(backend.verify(&spec, &target, None).unwrap(), [], "{kind:?}");
             let first = |mutant: &&codegen::mutate::Mutant| mutant.offset == 4;
-            for mutant in mutants.iter().filter(first).filter(|m| matches!(m.operator, Operator::Drop | Operator::Swap))
+            for mutant in
+                mutants.iter().filter(first).filter(|m| matches!(m.operator, Operator::CheckMissing | Operator::Swap))
             {
                 let faults = backend.verify(&spec, &target, Some(mutant)).unwrap();
                 assert!(!faults.is_empty(), "{kind:?}: {mutant}");

@@ -1,9 +1,10 @@
 //! arm64 on a bare machine of QEMU: Arm ARM D8 (translation, indirect permissions), D8.4 (BTI), D11 (GCS), D8.10 (PAC).
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Exception, Guard, Page};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page};
+use codegen::arch::pads::IndirectBranch;
 use codegen::words::abi::Reg;
 
-use crate::regs::X9;
+use crate::regs::{X9, X16};
 
 /// At EL1: TCR2_EL1 is S3_0_C2_C0_3, PIR_EL1 S3_0_C10_C2_3, GCSCR_EL1 S3_0_C2_C5_0.
 const BOOT: Code = &[
@@ -46,8 +47,8 @@ const SET_EL1: Code = &[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_ffec, "b . -
 /// Sets GCSPR_EL1.
 const SET_GCS: Code = &[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")];
 
-/// Calls by X9, which leaves BTYPE 2.
-const CALL: Code = &[(0xd63f_0120, "blr x9")];
+/// Calls by X9, which leaves BTYPE 2; jumps by X16 and by X9, which leave 1 and 3.
+const ENTER: Code = &[(0xd63f_0120, "blr x9"), (0xd61f_0200, "br x16"), (0xd61f_0120, "br x9")];
 
 /// Where exceptions come to: VBAR_EL1 + 0x200.
 const TRAP: Code = &[(0xd503_201f, "nop"), (0xd69f_03e0, "eret")];
@@ -77,10 +78,14 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     starts_there: false,
     boot: BOOT,
     parameters: (0x100, parameters),
-    around: &[(0, STUB), (0x20, CALL), (0x40, SET_EL0), (0x50, SET_EL1), (0x60, SET_GCS), (0xa00, TRAP)],
+    around: &[(0, STUB), (0x20, ENTER), (0x40, SET_EL0), (0x50, SET_EL1), (0x60, SET_GCS), (0xa00, TRAP)],
     park: 4,
     trap: 0xa00,
-    calls: (0x20, X9),
+    entered: &[
+        Entered { by: IndirectBranch::Call, at: 0x20, reg: X9 },
+        Entered { by: IndirectBranch::Veneer, at: 0x24, reg: X16 },
+        Entered { by: IndirectBranch::Jump, at: 0x28, reg: X9 },
+    ],
     setters: &[("tpidr_el0", 0x40), ("tpidr_el1", 0x50), ("GCSPR_EL1", 0x60)],
     names: &[("tpidr_el0", "TPIDR_EL0"), ("tpidr_el1", "TPIDR_EL1")],
     parts: &[("nzcv", "cpsr", 0xf000_0000)],

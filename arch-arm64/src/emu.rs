@@ -1,6 +1,7 @@
 //! Data of arm64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Pad, SystemCall};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, SystemCall};
+use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::RegSet;
 
 use crate::bare::BARE;

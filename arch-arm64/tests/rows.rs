@@ -195,7 +195,10 @@ fn alias(text: &str) -> String {
         ("add", [to, from, number, "lsl12"]) => format!("add {to},{from},{number},lsl 12"),
         ("hint", ["34"]) => "bti c".to_owned(),
         ("hint", ["36"]) => "bti j".to_owned(),
+        ("hint", ["25"]) => "paciasp".to_owned(),
+        ("hint", ["27"]) => "pacibsp".to_owned(),
         ("hint", ["29"]) => "autiasp".to_owned(),
+        ("hint", ["31"]) => "autibsp".to_owned(),
         // A logical immediate is printed without a sign.
         ("and", [to, from, mask]) => format!("and {to},{from},{}", mask.parse::<i64>().unwrap()),
         // Registers have one name each.

@@ -1,6 +1,7 @@
 //! riscv64 on a bare machine of QEMU: RISC-V privileged manual, "Supervisor-Level ISA", "Sv48", "Zicfilp", "Zicfiss".
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Exception, Guard, Page};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page};
+use codegen::arch::pads::IndirectBranch;
 
 use crate::regs::T1;
 
@@ -34,8 +35,8 @@ const STUB: Code = &[(0x0000_0017, "auipc zero, 0"), (0x0000_0013, "nop"), (0xff
 /// Sets `ssp`.
 const SET_SSP: Code = &[(0x0115_1073, "csrw 0x011, a0"), (0xfc1f_f06f, "j . - 0x40")];
 
-/// Calls by t1, which expects a landing pad.
-const CALL: Code = &[(0x0003_00e7, "jalr t1")];
+/// Calls and jumps by t1, which expect a landing pad.
+const ENTER: Code = &[(0x0003_00e7, "jalr t1"), (0x0003_0067, "jr t1")];
 
 /// Where exceptions come to.
 const TRAP: Code = &[(0x0000_0013, "nop"), (0x1020_0073, "sret")];
@@ -62,10 +63,13 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     starts_there: true,
     boot: BOOT,
     parameters: (0x700, parameters),
-    around: &[(0, STUB), (0x20, CALL), (0x40, SET_SSP), (0x100, TRAP)],
+    around: &[(0, STUB), (0x20, ENTER), (0x40, SET_SSP), (0x100, TRAP)],
     park: 4,
     trap: 0x100,
-    calls: (0x20, T1),
+    entered: &[
+        Entered { by: IndirectBranch::Call, at: 0x20, reg: T1 },
+        Entered { by: IndirectBranch::Jump, at: 0x24, reg: T1 },
+    ],
     setters: &[("ssp", 0x40)],
     names: &[("s0", "fp")],
     parts: &[],

@@ -164,6 +164,7 @@ fn plain(text: &str) -> String {
         ("bltz", [s, to]) => format!("blt {s},zero,{to}"),
         ("nop", []) => "addi zero,zero,0".to_owned(),
         (".insn", ["23"]) => "auipc zero,0".to_owned(),
+        (".insn", ["4119"]) => "auipc zero,1".to_owned(),
         (".insn", ["i0x13", ..]) => "addi zero,zero,0".to_owned(),
         // AMOADD.D ("A" extension): opcode AMO, 64 bits, no ordering.
         (".insn", ["r0x2f", "3", "0", d, base, s]) => format!("amoadd.d {d},{s},({base})"),
@@ -210,7 +211,8 @@ fn registers(text: &str) -> (Touched, Touched) {
         "beq" | "bne" | "bgeu" | "bge" | "blt" => (&[0, 1], &[]),
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),
-        "call" | "ebreak" => (&[], &[]),
+        // frm is no register of the rows.
+        "call" | "ebreak" | "fsrm" => (&[], &[]),
         other => panic!("{other}"),
     };
     read.iter().for_each(|&i| add(&mut reads, operands[i]));
@@ -297,12 +299,18 @@ fn target(choices: Choices) -> Target {
     Riscv64::target(convention, choices).unwrap()
 }
 
+/// What Capstone 5 does not know: tests/enforced.rs has a CPU run them.
+const UNKNOWN: &[&str] = &["SspushRa", "SspopchkRa", "SspushT0", "SspopchkT0"];
+
 #[test]
 fn capstone_reads_every_row() {
     let capstone = rows::capstone::<Riscv64>();
     let decode = |code: &[u8]| by_capstone(&capstone, code);
-    rows::try_rows(&Riscv64, ROWS, row, &targets(), &decode, &spell);
-    rows::try_rows(&Riscv64, FAULTY_ROWS, faulty_row, &targets(), &decode, &spell);
+    let known: Vec<_> = ROWS.iter().copied().filter(|(name, _)| !UNKNOWN.contains(name)).collect();
+    let faulty: Vec<_> = FAULTY_ROWS.iter().copied().filter(|(name, _)| !UNKNOWN.contains(name)).collect();
+    assert_eq!(known.len() + faulty.len() + UNKNOWN.len(), ROWS.len() + FAULTY_ROWS.len());
+    rows::try_rows(&Riscv64, &known, row, &targets(), &decode, &spell);
+    rows::try_rows(&Riscv64, &faulty, faulty_row, &targets(), &decode, &spell);
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Data of x86-64 for emulators.
 
-use codegen::arch::machine::{
-    Branch, ControlWord, EmuReg, Goes, IndirectBranch, Machine, Orc, OrcEntry, OrcFp, Pad, SystemCall,
-};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, Orc, OrcEntry, OrcFp, SystemCall};
+use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::{Reg, RegSet};
 
 use crate::bare::BARE;

@@ -56,7 +56,7 @@ codegen::rows! { Faulty, w names out target;
     Fninit => w.write_str("fninit"),
         { dynasm!(out ; .arch x64 ; fninit) }, Effects::action(Action::Control);
     Std => w.write_str("std"),
-        { dynasm!(out ; .arch x64 ; std) }, Effects::action(Action::Control);
+        { dynasm!(out ; .arch x64 ; std) }, Effects { changes_flags: true, ..Effects::action(Action::Control) };
     Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
         { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
         written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));

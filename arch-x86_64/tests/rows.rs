@@ -12,7 +12,7 @@ use codegen::words::abi::Reg;
 use codegen::words::step::Disp;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfoFactory, Mnemonic,
-    OpAccess,
+    OpAccess, RflagsBits,
 };
 use rows::{BASE, Control, Ours, Rng, Seen, normal, off, parts, touch};
 use tramptool_x86_64::X86_64;
@@ -242,7 +242,9 @@ fn by_iced(code: &[u8]) -> Seen {
         }
     }
     reads.flags = insn.rflags_read() != 0;
-    writes.flags = insn.rflags_modified() != 0;
+    // The condition codes of x87 are no flags of RFLAGS.
+    let x87 = RflagsBits::C0 | RflagsBits::C1 | RflagsBits::C2 | RflagsBits::C3;
+    writes.flags = insn.rflags_modified() & !x87 != 0;
     let slots = |wanted: fn(OpAccess) -> bool| {
         let used = info.used_memory().iter().filter(|m| wanted(m.access()));
         used.map(|m| m.memory_size().size().div_ceil(8) as u16).sum()

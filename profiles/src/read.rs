@@ -440,7 +440,13 @@ impl<'a> Reader<'a> {
             self.choice(name, Some(&means.value), facts, &path)?;
             config.push((intern(&means.value), means.set.iter().map(|s| intern(s)).collect()));
         }
-        Ok(OptionRule { index, default, fixed: rule.fixed, config })
+        let mut compiler = Vec::new();
+        for (i, means) in rule.compiler.iter().enumerate() {
+            let path = join(at, keys!["compiler", i]);
+            self.choice(name, Some(&means.value), facts, &path)?;
+            compiler.push((intern(&means.value), means.flags.iter().map(|flag| intern(flag)).collect()));
+        }
+        Ok(OptionRule { index, default, fixed: rule.fixed, config, compiler })
     }
 
     fn frame(&self, frame: &FrameIn, facts: &Facts, at: Path) -> Result<FrameTable> {

@@ -322,6 +322,18 @@ pub(crate) struct OptionIn {
     pub fixed: bool,
     /// The first value whose options, without `CONFIG_`, are all set is what a configuration means.
     pub config: Vec<ConfigIn>,
+    /// The first value of whose flags a compiler is given one is what those flags mean. `-fcf-protection` is any flag of that name, and
+    /// `-mbranch-protection=pac-ret` one with that among the parts of its value, which `+` joins.
+    pub compiler: Vec<CompilerIn>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompilerIn {
+    /// The option's value.
+    pub value: String,
+    /// Flags of which one is given.
+    pub flags: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]

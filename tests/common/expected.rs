@@ -21,6 +21,7 @@ pub struct Expected {
     pub sites: Sites,
     pub handler: Handler,
     pub process: Process,
+    pub cflags: Cflags,
     pub linked: Linked,
     pub kernel_type: Vec<KernelType>,
     pub patched: Patched,
@@ -336,6 +337,21 @@ pub struct Linked {
 pub struct Patched {
     /// The fixture whose sites have the most before them.
     pub fixture: String,
+}
+
+/// Flags of gcc that say how code is protected.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cflags {
+    /// Sets of flags, each in one text.
+    pub flags: Vec<String>,
+    /// Instructions that code has under some of them.
+    #[serde(default)]
+    pub shows: Vec<String>,
+    /// One that stands behind returns under some.
+    pub behind_return: Option<String>,
+    /// A setting, and a flag that says otherwise.
+    pub overridden: [String; 2],
 }
 
 /// Where gcc places arguments.

@@ -64,6 +64,16 @@ impl Target {
         Ok(self)
     }
 
+    /// Choose options as these flags of a compiler say, with which the traced program is made: `-mbranch-protection=standard`,
+    /// `-fcf-protection`. Flags that decide nothing are passed over.
+    ///
+    /// # Errors
+    /// The profile has no option that flags of a compiler decide.
+    pub fn compiled_with(self, flags: &str) -> Result<Target> {
+        let decided = settings::of_compiler(self.convention, flags)?;
+        decided.into_iter().try_fold(self, |target, (name, value)| target.set(name, value))
+    }
+
     /// The kernel's name of the architecture.
     pub fn arch(&self) -> &'static str {
         self.convention.facts.name

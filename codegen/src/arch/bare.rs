@@ -1,6 +1,7 @@
 //! An architecture's data for a bare machine of QEMU, `qemu-system-*`: a machine without firmware and system, on which a few
 //! instructions of ours turn on translation of addresses, and what protects branches and returns.
 
+use crate::arch::pads::IndirectBranch;
 use crate::words::abi::Reg;
 
 /// Code of ours, with its text as GNU as takes it.
@@ -29,8 +30,8 @@ pub struct Bare {
     pub park: u64,
     /// The offset in the second page of the instruction that each exception comes to. Behind it is the return.
     pub trap: u64,
-    /// The offset in the second page of a call by a register, and that register.
-    pub calls: (u64, Reg),
+    /// The indirect branches by which code may be entered.
+    pub entered: &'static [Entered],
     /// Registers that the guest's own code has to set: each with the offset in the second page of code that sets it from the first
     /// general register of results, and goes to wait.
     pub setters: &'static [(&'static str, u64)],
@@ -65,6 +66,17 @@ pub struct Boot {
     pub around: u64,
     /// What is enforced.
     pub enforced: bool,
+}
+
+/// An indirect branch in the second page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entered {
+    /// Its type.
+    pub by: IndirectBranch,
+    /// Its offset there.
+    pub at: u64,
+    /// The register with its target.
+    pub reg: Reg,
 }
 
 /// What a page is for.

@@ -3,6 +3,7 @@
 
 use super::bare::Bare;
 use super::moves::Move;
+use super::pads::{IndirectBranch, Pad};
 use crate::words::abi::{Abi, Reg, RegSet};
 
 /// A register by name and by the emulator's number.
@@ -35,17 +36,6 @@ pub struct SystemCall {
     pub lost: RegSet,
 }
 
-/// The type of an indirect branch that a landing pad checks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IndirectBranch {
-    /// A call.
-    Call,
-    /// A jump.
-    Jump,
-    /// A jump through a register that linkers use for long calls (arm64: x16, x17).
-    Veneer,
-}
-
 /// The effects of a branch on return-address stack and landing-pad checks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Branch {
@@ -55,15 +45,6 @@ pub struct Branch {
     pub pops: bool,
     /// The type of an indirect branch: with landing-pad checks, it must reach a landing pad.
     pub indirect: Option<IndirectBranch>,
-}
-
-/// A landing pad.
-#[derive(Debug)]
-pub struct Pad {
-    /// The instruction.
-    pub bytes: &'static [u8],
-    /// The indirect branches that may reach the landing pad.
-    pub lets: &'static [IndirectBranch],
 }
 
 /// The successor of an instruction.

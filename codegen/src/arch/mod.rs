@@ -7,5 +7,6 @@ pub mod facts;
 pub mod harden;
 pub mod machine;
 pub mod moves;
+pub mod pads;
 pub mod patch;
 pub mod site;

@@ -100,7 +100,7 @@ impl Serialize for Contract {
         s.serialize_field("landing_pad", &self.landing_pad)?;
         s.serialize_field("entry_pad", &self.entry_pad)?;
         s.serialize_field("type_before", &self.type_before)?;
-        s.serialize_field("guard_return", &self.guard.map(ReturnGuard::name))?;
+        s.serialize_field("guard", &self.guard.map(ReturnGuard::name))?;
         s.serialize_field("unpaired_returns", &self.unpaired)?;
         s.serialize_field("mispredicted_returns", &self.mispredicted)?;
         s.serialize_field("direct_mispredicted_returns", &self.direct_mispredicted)?;

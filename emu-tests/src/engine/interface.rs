@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use codegen::arch::bare::Guard;
+use codegen::arch::bare::{Entered, Guard};
 use codegen::arch::patch::Write;
 use codegen::words::error::Result;
 
@@ -213,11 +213,13 @@ pub trait Engine<D> {
     fn pushed(&self) -> Option<u64>;
     /// What protects branches and returns here, and stops whoever breaks it.
     fn enforces(&self) -> &'static [Guard];
-    /// Call what is at an address by a register, for one instruction and without hooks: does a landing pad's absence stop it?
+    /// The indirect branches by which code may be entered; none where no landing pad is enforced.
+    fn entered(&self) -> &'static [Entered];
+    /// Go to an address by one of them, for one instruction and without hooks: does a landing pad's absence stop it?
     ///
     /// # Errors
     /// The engine enforces none, or is gone.
-    fn is_stopped_at(&mut self, entry: u64) -> Result<bool>;
+    fn is_stopped_at(&mut self, entry: u64, way: Entered) -> Result<bool>;
     /// Call a hook where such a protection stops the CPU.
     ///
     /// # Errors

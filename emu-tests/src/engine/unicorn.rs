@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use codegen::arch::bare::Guard;
+use codegen::arch::bare::{Entered, Guard};
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -295,7 +295,11 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         &[]
     }
 
-    fn is_stopped_at(&mut self, _: u64) -> Result<bool> {
+    fn entered(&self) -> &'static [Entered] {
+        &[]
+    }
+
+    fn is_stopped_at(&mut self, _: u64, _: Entered) -> Result<bool> {
         Err(Error::new("emulator: Unicorn enforces no protection"))
     }
 

@@ -454,7 +454,9 @@ impl<'s> Rig<'s> {
         let mut trace = self.uc.data_mut().take().unwrap_or_default();
         match ended {
             Ok(()) if pc == EXIT => {
-                if let Some(bytes) = self.uc.pushed().filter(|_| trace.enabled) {
+                if let Some(bytes) =
+                    self.uc.pushed().filter(|_| trace.enabled && self.suite.contracts[case.attach].guard.is_some())
+                {
                     trace.check_pushed(self.ranges[case.attach].0, bytes);
                 }
                 trace.finished(&mut *self.uc);

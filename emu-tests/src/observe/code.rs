@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use codegen::arch::machine::{Branch, IndirectBranch};
+use codegen::arch::machine::Branch;
+use codegen::arch::pads::IndirectBranch;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::{Access, Image, STUBS, SymbolKind};

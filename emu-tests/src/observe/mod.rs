@@ -22,7 +22,7 @@ mod ways;
 
 use std::sync::Arc;
 
-use codegen::arch::machine::IndirectBranch;
+use codegen::arch::pads::IndirectBranch;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};

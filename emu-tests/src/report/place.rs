@@ -153,7 +153,7 @@ places! {
     CallsWithoutReturn => "return-stack:calls", "calls without a return";
     ReturnsWithoutCall => "return-stack:returns", "returns without a call";
     StoppedReturns => "engine:returns", "returns that the engine stops";
-    StoppedAtEntry => "engine:entry", "the engine stops an indirect call of the trampoline";
+    StoppedAtEntry => "engine:entry", "the engine stops an indirect branch to the trampoline";
     StoppedAtTarget => "engine:target", "the engine stops at the target of an indirect branch";
     StoppedAtCheck => "engine:check", "the engine stops where a return address is checked";
     Pushed => "engine:pushed", "bytes that stay on the CPU's shadow stack";

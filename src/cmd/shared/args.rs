@@ -10,7 +10,7 @@ use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
 use tool::asked::Asked;
 use tool::kernel::{Configured, Tree, configured, of_tree};
-use tool::settings::{setting, target};
+use tool::settings::{of_compiler, setting, target};
 
 use super::input;
 
@@ -25,6 +25,10 @@ pub struct TargetArgs {
     /// Set an option, or a number of the profile: `tramptool list` has both
     #[arg(long, value_name = "OPTION=VALUE")]
     set: Vec<String>,
+    /// Take options from the flags with which a compiler makes the traced program, such as -mbranch-protection=standard or -fcf-protection;
+    /// --set overrides them
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, conflicts_with_all = ["kernel_build", "config"])]
+    cflags: Option<String>,
     #[command(flatten)]
     kernel: KernelArgs,
 }
@@ -50,7 +54,9 @@ impl TargetArgs {
             let profile = self.profile.find()?;
             let backend = tool::backend(self.arch.as_deref().unwrap_or_default())?;
             let convention = profile.convention(backend.facts().name)?;
-            return Ok((backend, target(backend, convention, &given)?, None));
+            let mut settings = self.cflags.as_deref().map_or(Ok(Vec::new()), |flags| of_compiler(convention, flags))?;
+            settings.extend(given);
+            return Ok((backend, target(backend, convention, &settings)?, None));
         };
         let target = target_of(&kernel, given)?;
         Ok((kernel.backend, target, Some(kernel)))

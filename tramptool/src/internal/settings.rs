@@ -100,6 +100,33 @@ pub fn with_numbers(
     Ok(target)
 }
 
+/// The options that the flags of a compiler decide, as `gcc` and `clang` read them: of several flags of one name, the last counts.
+///
+/// # Errors
+/// A profile without an option that such flags decide.
+pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static str, &'static str)>> {
+    let given: Vec<(&str, &str)> =
+        flags.split_whitespace().map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
+    let is_given = |flag: &&str| {
+        let (name, part) = flag.split_once('=').map_or((*flag, None), |(name, part)| (name, Some(part)));
+        let last = given.iter().rev().find(|(other, _)| *other == name);
+        last.is_some_and(|(_, value)| part.is_none_or(|part| value.split('+').any(|other| other == part)))
+    };
+    let deciding: Vec<_> = convention.offered().filter(|(rule, _)| !rule.compiler.is_empty()).collect();
+    if deciding.is_empty() {
+        return Err(Error::Absent {
+            profile: convention.profile.to_owned(),
+            what: format!("option of {} that flags of a compiler decide", convention.facts.name),
+            valid: "--profile bare, or of a kernel --kernel-build with its tree".to_owned(),
+        });
+    }
+    let decided = |(rule, option): &(&OptionRule, &OptionInfo)| {
+        let (value, _) = rule.compiler.iter().find(|(_, flags)| flags.iter().any(|flag| is_given(&flag)))?;
+        Some((option.name, *value))
+    };
+    Ok(deciding.iter().filter_map(decided).collect())
+}
+
 fn is_option(convention: &Convention, name: &str) -> bool {
     convention.offered().any(|(_, o)| o.name == name)
 }

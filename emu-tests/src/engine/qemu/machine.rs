@@ -171,8 +171,10 @@ impl Machine {
             gone: OnceCell::new(),
             registers: OnceCell::new(),
         };
-        for page in [bare.start, around] {
-            machine.enter(page, page - bare.ram, Page::Code)?;
+        // A jump out of a page that is not guarded comes to more landing pads than one out of a page that is.
+        let guarded = if enforced { Page::Guarded } else { Page::Code };
+        for (page, is) in [(bare.start, Page::Code), (around, guarded)] {
+            machine.enter(page, page - bare.ram, is)?;
         }
         *machine.process.borrow_mut() = Some(spawn(bare, files)?);
         machine.wait().map_err(|e| missing(bare, &e.to_string()))?;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use codegen::arch::bare::{Cause, Exception, Guard, Page};
+use codegen::arch::bare::{Cause, Entered, Exception, Guard, Page};
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -513,12 +513,17 @@ impl<D: 'static> Engine<D> for Qemu<D> {
         if self.machine.enforced { self.machine.bare.enforces } else { &[] }
     }
 
-    fn is_stopped_at(&mut self, entry: u64) -> Result<bool> {
-        let (offset, reg) = self.machine.bare.calls;
-        let place = self.general.get(usize::from(reg.0)).copied();
-        self.put(place.ok_or_else(|| Error::new("emulator: no register for an indirect call"))?, entry)?;
+    fn entered(&self) -> &'static [Entered] {
+        if self.enforces().contains(&Guard::LandingPad) { self.machine.bare.entered } else { &[] }
+    }
+
+    fn is_stopped_at(&mut self, entry: u64, way: Entered) -> Result<bool> {
+        let place = self.general.get(usize::from(way.reg.0)).copied();
+        self.put(place.ok_or_else(|| Error::new("emulator: no register for an indirect branch"))?, entry)?;
+        // Where a call pushes, there must be a shadow stack.
+        self.call()?;
         let hooks = std::mem::take(&mut self.hooks);
-        let ended = self.run_until_it_waits(self.machine.around() + offset, entry.wrapping_sub(1), 1);
+        let ended = self.run_until_it_waits(self.machine.around() + way.at, entry.wrapping_sub(1), 1);
         self.hooks = hooks;
         Ok(ended?.is_some_and(|trap| trap.why == Why::Guard(Guard::LandingPad)))
     }

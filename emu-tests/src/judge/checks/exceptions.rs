@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use codegen::arch::machine::{IndirectBranch, Pad};
+use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::profile::lsda::{PERSONALITY, RESUME};
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;

@@ -3,7 +3,8 @@
 
 use codegen::arch::bare::Guard;
 use codegen::arch::harden::TypeWord;
-use codegen::arch::machine::{Branch, IndirectBranch, Pad};
+use codegen::arch::machine::Branch;
+use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::contract::stated::Next;
 use codegen::words::step::ExitPath;
 
