@@ -440,13 +440,13 @@ impl<'a> Reader<'a> {
             self.choice(name, Some(&means.value), facts, &path)?;
             config.push((intern(&means.value), means.set.iter().map(|s| intern(s)).collect()));
         }
-        let mut compiler = Vec::new();
-        for (i, means) in rule.compiler.iter().enumerate() {
-            let path = join(at, keys!["compiler", i]);
+        let mut cflags = Vec::new();
+        for (i, means) in rule.cflags.iter().enumerate() {
+            let path = join(at, keys!["cflags", i]);
             self.choice(name, Some(&means.value), facts, &path)?;
-            compiler.push((intern(&means.value), means.flags.iter().map(|flag| intern(flag)).collect()));
+            cflags.push((intern(&means.value), means.flags.iter().map(|flag| intern(flag)).collect()));
         }
-        Ok(OptionRule { index, default, fixed: rule.fixed, config, compiler })
+        Ok(OptionRule { index, default, fixed: rule.fixed, config, cflags })
     }
 
     fn frame(&self, frame: &FrameIn, facts: &Facts, at: Path) -> Result<FrameTable> {

@@ -324,12 +324,12 @@ pub(crate) struct OptionIn {
     pub config: Vec<ConfigIn>,
     /// The first value of whose flags a compiler is given one is what those flags mean. `-fcf-protection` is any flag of that name, and
     /// `-mbranch-protection=pac-ret` one with that among the parts of its value, which `+` joins.
-    pub compiler: Vec<CompilerIn>,
+    pub cflags: Vec<CflagsIn>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CompilerIn {
+pub(crate) struct CflagsIn {
     /// The option's value.
     pub value: String,
     /// Flags of which one is given.

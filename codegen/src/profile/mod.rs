@@ -224,7 +224,7 @@ pub struct OptionRule {
     pub config: Vec<(&'static str, Vec<&'static str>)>,
     /// How the flags of a compiler choose it: the first one of whose flags one is given. Of several flags of one name, the last counts;
     /// a flag without a value stands for any of that name, and a value for one of the parts that `+` joins.
-    pub compiler: Vec<(&'static str, Vec<&'static str>)>,
+    pub cflags: Vec<(&'static str, Vec<&'static str>)>,
 }
 
 /// The trampolines whose frame is a structure that C code knows.

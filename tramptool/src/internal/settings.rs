@@ -112,7 +112,7 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
         let last = given.iter().rev().find(|(other, _)| *other == name);
         last.is_some_and(|(_, value)| part.is_none_or(|part| value.split('+').any(|other| other == part)))
     };
-    let deciding: Vec<_> = convention.offered().filter(|(rule, _)| !rule.compiler.is_empty()).collect();
+    let deciding: Vec<_> = convention.offered().filter(|(rule, _)| !rule.cflags.is_empty()).collect();
     if deciding.is_empty() {
         return Err(Error::Absent {
             profile: convention.profile.to_owned(),
@@ -121,7 +121,7 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
         });
     }
     let decided = |(rule, option): &(&OptionRule, &OptionInfo)| {
-        let (value, _) = rule.compiler.iter().find(|(_, flags)| flags.iter().any(|flag| is_given(&flag)))?;
+        let (value, _) = rule.cflags.iter().find(|(_, flags)| flags.iter().any(&is_given))?;
         Some((option.name, *value))
     };
     Ok(deciding.iter().filter_map(decided).collect())
