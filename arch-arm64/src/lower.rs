@@ -151,10 +151,12 @@ fn pc(cx: &Lowering<Insn>) -> Reg {
 
 /// The register that has parent_ip.
 fn parent(cx: &Lowering<Insn>) -> Reg {
-    match cx.target.guards(cx.spec.kind) {
-        Some(_) if shows_parent(cx) => PLAIN,
-        _ => stored_parent(cx),
-    }
+    if signs(cx) && shows_parent(cx) { PLAIN } else { stored_parent(cx) }
+}
+
+/// Is its return address signed while it is in the frame?
+fn signs(cx: &Lowering<Insn>) -> bool {
+    cx.target.guards(cx.spec.kind).is_some()
 }
 
 /// The register with the address that the trampoline stores in order to return there: parent_ip, or what signing has made of it.
@@ -164,7 +166,7 @@ fn stored_parent(cx: &Lowering<Insn>) -> Reg {
 
 /// Is signing the first that it does?
 fn signs_first(cx: &Lowering<Insn>) -> bool {
-    cx.target.guards(cx.spec.kind).is_some() && !cx.spec.body.signed && !shows_parent(cx)
+    signs(cx) && !cx.spec.body.signed && !shows_parent(cx)
 }
 
 /// Do handlers see parent_ip, as an argument or in the frame?
@@ -191,11 +193,11 @@ fn result(field: &codegen::ask::frame::Field) -> Option<Reg> {
 }
 
 fn record(n: usize, cx: &mut Lowering<Insn>) {
-    let (ret, note) = match cx.frame.records[n].ret {
-        Content::ParentIp if cx.target.guards(cx.spec.kind).is_some() => (stored_parent(cx), "parent_ip, signed"),
-        Content::ParentIp => (stored_parent(cx), "parent_ip"),
-        _ => (pc(cx), "pc"),
+    let (ret, plain, signed) = match cx.frame.records[n].ret {
+        Content::ParentIp => (stored_parent(cx), "parent_ip", "parent_ip, signed"),
+        _ => (pc(cx), "pc", "pc, signed"),
     };
+    let note = if signs(cx) && ret == LINK { signed } else { plain };
     cx.noted(Insn::Stp { a: X29, b: ret, at: cx.record(n, 0) }, note);
     cx.insn(Insn::AddSp { dst: X29, imm: cx.record(n, 0) });
 }
@@ -379,7 +381,7 @@ fn load(content: Content, dst: Reg, note: &'static str, cx: &mut Lowering<Insn>)
 
 fn restore_site(way: ExitPath, cx: &mut Lowering<Insn>) {
     if way == ExitPath::Parent {
-        let note = if cx.target.guards(cx.spec.kind).is_some() { "parent_ip, signed" } else { "parent_ip" };
+        let note = if signs(cx) { "parent_ip, signed" } else { "parent_ip" };
         cx.noted(Insn::Ldp { a: X29, b: LINK, at: cx.record(0, 0) }, note);
         return;
     }

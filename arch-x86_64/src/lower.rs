@@ -32,9 +32,7 @@ impl Lower for X86_64 {
             Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
             Step::LandingPad | Step::ExceptionPad => cx.insn(Insn::Endbr64),
             Step::LoadOp | Step::BranchIfEarlyDirect | Step::AllocReturn => return Err(cx.unsupported(step)),
-            Step::Authenticate | Step::GuardReturn | Step::CheckReturn => {
-                return Err(cx.unsupported(step));
-            }
+            Step::Authenticate | Step::GuardReturn | Step::CheckReturn => return Err(cx.unsupported(step)),
             Step::PushFlags => {
                 cx.insn(Insn::Pushfq);
                 cx.depth += 8;

@@ -86,14 +86,18 @@ impl Effects {
     }
 }
 
-fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
-    // SP is SP here, whatever number the zero register has.
+/// Adds a register, unless it is always zero. SP is SP here, whatever number the zero register has.
+fn adding(abi: &Abi) -> impl Fn(&mut Touched, Reg) + use<> {
     let zero = abi.zero.filter(|zero| *zero != abi.sp);
-    let add = |set: &mut Touched, reg: Reg| {
+    move |set, reg| {
         if Some(reg) != zero {
             set.add(reg);
         }
-    };
+    }
+}
+
+fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
+    let add = adding(abi);
     match action {
         Action::None
         | Action::StoreHalf
@@ -160,12 +164,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
 
 /// What branches take.
 fn of_branch(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
-    let zero = abi.zero.filter(|zero| *zero != abi.sp);
-    let add = |set: &mut Touched, reg: Reg| {
-        if Some(reg) != zero {
-            set.add(reg);
-        }
-    };
+    let add = adding(abi);
     match action {
         Action::BranchIf { reg, .. }
         | Action::BranchIfBit { reg, .. }
@@ -199,13 +198,7 @@ fn in_cell(cell: Cell) -> Option<Reg> {
 
 /// What records take.
 fn of_record(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
-    // SP is SP here, whatever number the zero register has.
-    let zero = abi.zero.filter(|zero| *zero != abi.sp);
-    let add = |set: &mut Touched, reg: Reg| {
-        if Some(reg) != zero {
-            set.add(reg);
-        }
-    };
+    let add = adding(abi);
     match action {
         Action::ThreadPointer { dst, .. } | Action::LoadThread { dst, .. } => add(writes, dst),
         Action::StoreThread { src, .. } => add(reads, src),
