@@ -1,26 +1,28 @@
-//! Compiles the plugin that QEMU loads, for the machine that the tool is compiled for.
+//! Compiles what the processes of other engines load, for the machine that the tool is compiled for.
 
 use std::env;
 use std::path::PathBuf;
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/engine/qemu/plugin.c");
     let Some(out) = env::var_os("OUT_DIR") else { return };
-    let plugin = PathBuf::from(out).join("plugin.so");
-    if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
-        // QEMU's processes are started on Linux alone.
-        if let Err(e) = std::fs::write(plugin, "") {
-            println!("cargo::error={e}");
+    println!("cargo::rerun-if-changed=src/engine/process/shared.h");
+    for name in ["plugin", "preload"] {
+        let source = format!("src/engine/process/{name}.c");
+        println!("cargo::rerun-if-changed={source}");
+        let object = PathBuf::from(&out).join(name).with_extension("so");
+        if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
+            // These processes are started on Linux alone.
+            if let Err(e) = std::fs::write(object, "") {
+                println!("cargo::error={e}");
+            }
+            continue;
         }
-        return;
-    }
-    let mut build = cc::Build::new();
-    build.std("gnu11").opt_level(2).warnings(true).pic(true).flag("-fvisibility=hidden");
-    let mut command = build.get_compiler().to_command();
-    let done = command.args(["-shared", "-o"]).arg(plugin).arg("src/engine/qemu/plugin.c").status();
-    if !done.as_ref().is_ok_and(std::process::ExitStatus::success) {
-        println!(
-            "cargo::error=cannot compile src/engine/qemu/plugin.c ({done:?}); install gcc and libc6-dev, or set CC"
-        );
+        let mut build = cc::Build::new();
+        build.std("gnu11").opt_level(2).warnings(true).pic(true).flag("-fvisibility=hidden");
+        let mut command = build.get_compiler().to_command();
+        let done = command.args(["-shared", "-o"]).arg(object).arg(&source).status();
+        if !done.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            println!("cargo::error=cannot compile {source} ({done:?}); install gcc and libc6-dev, or set CC");
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! arm64 on a bare machine of QEMU: Arm ARM D8 (translation, indirect permissions), D8.4 (BTI), D11 (GCS), D8.10 (PAC).
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu, Returns};
 use codegen::arch::pads::IndirectBranch;
 use codegen::words::abi::Reg;
 
 use crate::regs::{X9, X16};
 
 /// At EL1: TCR2_EL1 is S3_0_C2_C0_3, PIR_EL1 S3_0_C10_C2_3, GCSCR_EL1 S3_0_C2_C5_0.
-const BOOT: Code = &[
+const BOOT: Code = Code::Words(&[
     (0x1000_0009, "adr x9, ."),
     (0xa950_0520, "ldp x0, x1, [x9, #0x100]"),
     (0xd518_a200, "msr mair_el1, x0"),
@@ -33,25 +33,25 @@ const BOOT: Code = &[
     (0xd518_2500, "msr s3_0_c2_c5_0, x0"),
     (0xd503_3fdf, "isb"),
     (0xd61f_0020, "br x1"),
-];
+]);
 
 /// Where a CPU waits.
-const STUB: Code = &[(0xd503_24df, "bti jc"), (0xd503_201f, "nop"), (0x17ff_fffe, "b . - 8")];
+const STUB: Code = Code::Words(&[(0xd503_24df, "bti jc"), (0xd503_201f, "nop"), (0x17ff_fffe, "b . - 8")]);
 
 /// Sets `tpidr_el0`.
-const SET_EL0: Code = &[(0xd51b_d040, "msr tpidr_el0, x0"), (0x17ff_fff0, "b . - 0x40")];
+const SET_EL0: Code = Code::Words(&[(0xd51b_d040, "msr tpidr_el0, x0"), (0x17ff_fff0, "b . - 0x40")]);
 
 /// Sets `tpidr_el1`.
-const SET_EL1: Code = &[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_ffec, "b . - 0x50")];
+const SET_EL1: Code = Code::Words(&[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_ffec, "b . - 0x50")]);
 
 /// Sets GCSPR_EL1.
-const SET_GCS: Code = &[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")];
+const SET_GCS: Code = Code::Words(&[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")]);
 
 /// Calls by X9, which leaves BTYPE 2; jumps by X16 and by X9, which leave 1 and 3.
-const ENTER: Code = &[(0xd63f_0120, "blr x9"), (0xd61f_0200, "br x16"), (0xd61f_0120, "br x9")];
+const ENTER: Code = Code::Words(&[(0xd63f_0120, "blr x9"), (0xd61f_0200, "br x16"), (0xd61f_0120, "br x9")]);
 
 /// Where exceptions come to: VBAR_EL1 + 0x200.
-const TRAP: Code = &[(0xd503_201f, "nop"), (0xd69f_03e0, "eret")];
+const TRAP: Code = Code::Words(&[(0xd503_201f, "nop"), (0xd69f_03e0, "eret")]);
 
 /// TCR_EL1: 48 bits and pages of 4 KiB in both halves, shared and cached; physical addresses of 40 bits.
 const TCR: u64 = 16 | 16 << 16 | 2 << 30 | 2 << 32 | (3 << 12 | 5 << 8) | (3 << 28 | 5 << 24);
@@ -70,13 +70,15 @@ const CPACR: u64 = 3 << 20;
 
 /// The machine.
 pub const BARE: Option<&Bare> = Some(&Bare {
-    program: "qemu-system-aarch64",
-    // The machine has the description of its devices at the start of memory.
-    arguments: &["-M", "virt", "-cpu", "max,sve=off,sme=off"],
+    program: Program::Qemu(Qemu {
+        program: "qemu-system-aarch64",
+        // The machine has the description of its devices at the start of memory.
+        arguments: &["-M", "virt", "-cpu", "max,sve=off,sme=off"],
+        starts_there: false,
+    }),
     ram: 0x4000_0000,
     start: 0x4020_0000,
-    starts_there: false,
-    boot: BOOT,
+    boot: &[(0, BOOT)],
     parameters: (0x100, parameters),
     around: &[(0, STUB), (0x20, ENTER), (0x40, SET_EL0), (0x50, SET_EL1), (0x60, SET_GCS), (0xa00, TRAP)],
     park: 4,
@@ -109,7 +111,7 @@ fn parameters(boot: &Boot) -> Vec<u64> {
 /// A descriptor: valid, inner shareable, accessed. GP is bit 50, PIIndex bits 54, 53, 51 and 6.
 fn page(at: u64, page: Page) -> u64 {
     let is = match page {
-        Page::Code => 0,
+        Page::Machine | Page::Code => 0,
         Page::Guarded => 1 << 50,
         Page::Data => 1 << 53,
         Page::ShadowStack => 1 << 6,
@@ -133,6 +135,6 @@ fn cause(registers: &[u64]) -> Exception {
         class => Cause::Other(class),
     };
     // ISS of a GCS data check: Rn.
-    let returns_to = matches!(why, Cause::Guard(Guard::ShadowStack)).then_some(Reg((syndrome >> 5 & 0x1f) as u8));
+    let returns_to = matches!(why, Cause::Guard(Guard::ShadowStack)).then_some(Returns::Register(Reg((syndrome >> 5 & 0x1f) as u8)));
     Exception { why, pc, at, returns_to }
 }

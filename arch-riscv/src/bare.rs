@@ -1,12 +1,12 @@
 //! riscv64 on a bare machine of QEMU: RISC-V privileged manual, "Supervisor-Level ISA", "Sv48", "Zicfilp", "Zicfiss".
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu};
 use codegen::arch::pads::IndirectBranch;
 
 use crate::regs::T1;
 
 /// In machine mode: all memory and all exceptions are the supervisor's.
-const BOOT: Code = &[
+const BOOT: Code = Code::Words(&[
     (0x0000_0f97, "auipc t6, 0"),
     (0xfff0_0293, "li t0, -1"),
     (0x3b02_9073, "csrw pmpaddr0, t0"),
@@ -27,19 +27,19 @@ const BOOT: Code = &[
     (0x720f_b283, "ld t0, 0x720(t6)"),
     (0x3412_9073, "csrw mepc, t0"),
     (0x3020_0073, "mret"),
-];
+]);
 
 /// Where a CPU waits: LPAD with label 0, which is this AUIPC.
-const STUB: Code = &[(0x0000_0017, "auipc zero, 0"), (0x0000_0013, "nop"), (0xff9f_f06f, "j . - 8")];
+const STUB: Code = Code::Words(&[(0x0000_0017, "auipc zero, 0"), (0x0000_0013, "nop"), (0xff9f_f06f, "j . - 8")]);
 
 /// Sets `ssp`.
-const SET_SSP: Code = &[(0x0115_1073, "csrw 0x011, a0"), (0xfc1f_f06f, "j . - 0x40")];
+const SET_SSP: Code = Code::Words(&[(0x0115_1073, "csrw 0x011, a0"), (0xfc1f_f06f, "j . - 0x40")]);
 
 /// Calls and jumps by t1, which expect a landing pad.
-const ENTER: Code = &[(0x0003_00e7, "jalr t1"), (0x0003_0067, "jr t1")];
+const ENTER: Code = Code::Words(&[(0x0003_00e7, "jalr t1"), (0x0003_0067, "jr t1")]);
 
 /// Where exceptions come to.
-const TRAP: Code = &[(0x0000_0013, "nop"), (0x1020_0073, "sret")];
+const TRAP: Code = Code::Words(&[(0x0000_0013, "nop"), (0x1020_0073, "sret")]);
 
 /// MSTATUS: MPP is supervisor mode, FS is dirty.
 const MSTATUS: u64 = 1 << 11 | 3 << 13;
@@ -56,12 +56,14 @@ const USED: u64 = 3 << 6;
 
 /// The machine.
 pub const BARE: Option<&Bare> = Some(&Bare {
-    program: "qemu-system-riscv64",
-    arguments: &["-M", "virt", "-cpu", "max", "-bios", "none"],
+    program: Program::Qemu(Qemu {
+        program: "qemu-system-riscv64",
+        arguments: &["-M", "virt", "-cpu", "max", "-bios", "none"],
+        starts_there: true,
+    }),
     ram: 0x8000_0000,
     start: 0x8000_0000,
-    starts_there: true,
-    boot: BOOT,
+    boot: &[(0, BOOT)],
     parameters: (0x700, parameters),
     around: &[(0, STUB), (0x20, ENTER), (0x40, SET_SSP), (0x100, TRAP)],
     park: 4,
@@ -92,7 +94,7 @@ fn parameters(boot: &Boot) -> Vec<u64> {
 /// A page table entry.
 fn page(at: u64, page: Page) -> u64 {
     let may = match page {
-        Page::Code | Page::Guarded => R | W | X,
+        Page::Machine | Page::Code | Page::Guarded => R | W | X,
         Page::Data => R | W,
         Page::ShadowStack => W,
     };

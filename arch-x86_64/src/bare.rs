@@ -1,6 +1,398 @@
-//! x86_64 on a bare machine of QEMU: QEMU has neither shadow stacks nor landing pads of it.
+//! x86_64 on a bare machine of Bochs, which has shadow stacks and landing pads: Intel SDM volume 1, 17 (CET), volume 3, 4.5 (4-level
+//! paging), 6.14 (exceptions in 64-bit mode), 10.8.5 (initialization). User code runs at CPL 3; the machine's own code, at CPL 0, has
+//! each of its exceptions.
 
-use codegen::arch::bare::Bare;
+use codegen::arch::bare::{Bare, Bochs, Boot, Cause, Code, Decoded, Entered, Exception, Guard, Page, Program, Returns};
+use codegen::arch::pads::IndirectBranch;
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, MemorySize, OpAccess, Register};
 
-/// No machine.
-pub const BARE: Option<&Bare> = None;
+use crate::regs::R11;
+
+/// In place of the firmware, in 16-bit mode: turns on 64-bit mode, with page tables there.
+const RESET: Code = Code::Bytes(&[
+    (b"", ".code16"),
+    (b"\xfa", "cli"),
+    (b"\x2e\x66\x0f\x01\x16\x18\x10", "data32 lgdt %cs:0x1018"),
+    (b"\x66\xb8\x00\x20\xff\xff", "mov $0xffff2000, %eax"),
+    (b"\x0f\x22\xd8", "mov %eax, %cr3"),
+    (b"\x66\xb8\x20\x00\x00\x00", "mov $0x20, %eax"),
+    (b"\x0f\x22\xe0", "mov %eax, %cr4"),
+    (b"\x66\xb9\x80\x00\x00\xc0", "mov $0xc0000080, %ecx"),
+    (b"\x66\x31\xd2", "xor %edx, %edx"),
+    (b"\x66\xb8\x00\x09\x00\x00", "mov $0x900, %eax"),
+    (b"\x0f\x30", "wrmsr"),
+    (b"\x66\xb8\x33\x00\x01\x80", "mov $0x80010033, %eax"),
+    (b"\x0f\x22\xc0", "mov %eax, %cr0"),
+    (b"\x66\xea\x40\x00\xff\xff\x08\x00", "ljmpl $8, $0xffff0040"),
+]);
+
+/// Touches each 128 KiB of memory in order, since Bochs places them in the order in which they are touched. Then starts.
+const START: Code = Code::Bytes(&[
+    (b"\xbf\x00\x00\x10\x00", "mov $0x100000, %edi"),
+    (b"\xb9\x00\x20\x00\x00", "mov $8192, %ecx"),
+    (b"\x8b\x07", "mov (%rdi), %eax"),
+    (b"\x48\x81\xc7\x00\x00\x02\x00", "add $0x20000, %rdi"),
+    (b"\xff\xc9", "dec %ecx"),
+    (b"\x75\xf3", "jne . - 11"),
+    (b"\xb8\x00\x00\x20\x00", "mov $0x200000, %eax"),
+    (b"\xff\xe0", "jmp *%rax"),
+]);
+
+/// The first code segment, and where it is.
+const FIRST_GDT: Code = Code::Bytes(&[
+    (b"\0\0\0\0\0\0\0\0", ".quad 0"),
+    (b"\0\0\0\0\0\x9b\x20\0", ".quad 0x209b0000000000"),
+    (b"\0\0\0\0\0\0\0\0", ".quad 0"),
+    (b"\x0f\0", ".word 15"),
+    (b"\x00\x10\xff\xff", ".long 0xffff1000"),
+]);
+
+/// The first page tables: 4 GiB where they are, in pages of 1 GiB, accessed and written.
+const FIRST_TABLE: Code = Code::Bytes(&[(b"\x23\x30\xff\xff\0\0\0\0", ".quad 0xffff3023")]);
+const FIRST_PAGES: Code = Code::Bytes(&[
+    (b"\xe3\0\0\0\0\0\0\0", ".quad 0xe3"),
+    (b"\xe3\0\0\x40\0\0\0\0", ".quad 0x400000e3"),
+    (b"\xe3\0\0\x80\0\0\0\0", ".quad 0x800000e3"),
+    (b"\xe3\0\0\xc0\0\0\0\0", ".quad 0xc00000e3"),
+]);
+
+/// Where a CPU begins.
+const FIRST: Code = Code::Bytes(&[(b"", ".code16"), (b"\xe9\x0d\x00", "jmp . - 0xfff0")]);
+
+/// MSR 6A0h is IA32_U_CET. What it pushes is as an exception leaves it, with the number [`WAITS`].
+const BOOT: Code = Code::Bytes(&[
+    (b"\x0f\x01\x14\x25\xa0\x06\x20\x00", "lgdt 0x2006a0"),
+    (b"\x0f\x01\x1c\x25\xb0\x06\x20\x00", "lidt 0x2006b0"),
+    (b"\x48\x8b\x04\x25\xc0\x06\x20\x00", "mov 0x2006c0, %rax"),
+    (b"\x0f\x22\xd8", "mov %rax, %cr3"),
+    (b"\x48\x8b\x04\x25\xc8\x06\x20\x00", "mov 0x2006c8, %rax"),
+    (b"\x0f\x22\xe0", "mov %rax, %cr4"),
+    (b"\x31\xc9", "xor %ecx, %ecx"),
+    (b"\x31\xd2", "xor %edx, %edx"),
+    (b"\xb8\x07\x00\x00\x00", "mov $7, %eax"),
+    (b"\x0f\x01\xd1", "xsetbv"),
+    (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
+    (b"\x8b\x04\x25\xd0\x06\x20\x00", "mov 0x2006d0, %eax"),
+    (b"\x0f\x30", "wrmsr"),
+    (b"\xb8\x28\x00\x00\x00", "mov $0x28, %eax"),
+    (b"\x0f\x00\xd8", "ltr %ax"),
+    (b"\xbc\x00\x21\x20\x00", "mov $0x202100, %esp"),
+    (b"\x6a\x1b", "push $0x1b"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x68\x02\x01\x00\x00", "push $0x102"),
+    (b"\x6a\x23", "push $0x23"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x68\xff\x00\x00\x00", "push $0xff"),
+    (b"\xeb\x1d", "jmp . + 31"),
+]);
+
+/// Leaves all registers in the third page and asks, by a byte on port E9h, how to go on. If bytes are to be copied meanwhile, it does
+/// and asks again: Bochs drops what it has decoded where the guest writes. MSR 6A7h is IA32_PL3_SSP.
+const MONITOR: Code = Code::Bytes(&[
+    (b"\x50", "push %rax"),
+    (b"\x51", "push %rcx"),
+    (b"\x52", "push %rdx"),
+    (b"\x53", "push %rbx"),
+    (b"\x55", "push %rbp"),
+    (b"\x56", "push %rsi"),
+    (b"\x57", "push %rdi"),
+    (b"\x41\x50", "push %r8"),
+    (b"\x41\x51", "push %r9"),
+    (b"\x41\x52", "push %r10"),
+    (b"\x41\x53", "push %r11"),
+    (b"\x41\x54", "push %r12"),
+    (b"\x41\x55", "push %r13"),
+    (b"\x41\x56", "push %r14"),
+    (b"\x41\x57", "push %r15"),
+    (b"\xf3\x48\x0f\xae\xc0", "rdfsbase %rax"),
+    (b"\x50", "push %rax"),
+    (b"\xf3\x48\x0f\xae\xc8", "rdgsbase %rax"),
+    (b"\x50", "push %rax"),
+    (b"\xb9\xa7\x06\x00\x00", "mov $0x6a7, %ecx"),
+    (b"\x0f\x32", "rdmsr"),
+    (b"\x48\xc1\xe2\x20", "shl $32, %rdx"),
+    (b"\x48\x09\xd0", "or %rdx, %rax"),
+    (b"\x50", "push %rax"),
+    (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
+    (b"\x0f\x32", "rdmsr"),
+    (b"\x48\xc1\xe2\x20", "shl $32, %rdx"),
+    (b"\x48\x09\xd0", "or %rdx, %rax"),
+    (b"\x50", "push %rax"),
+    (b"\x0f\x20\xd0", "mov %cr2, %rax"),
+    (b"\x50", "push %rax"),
+    (b"\x48\x0f\xae\x04\x25\x00\x22\x20\x00", "fxsave64 0x202200"),
+    (b"\xb0\xe9", "mov $0xe9, %al"),
+    (b"\xe6\xe9", "out %al, $0xe9"),
+    (b"\x8b\x0c\x25\x08\x20\x20\x00", "mov 0x202008, %ecx"),
+    (b"\xe3\x15", "jrcxz . + 23"),
+    (b"\x48\x8b\x3c\x25\x18\x20\x20\x00", "mov 0x202018, %rdi"),
+    (b"\xbe\x00\x28\x20\x00", "mov $0x202800, %esi"),
+    (b"\xf3\xa4", "rep movsb"),
+    (b"\xeb\xe2", "jmp . - 28"),
+    (b"\x48\x0f\xae\x0c\x25\x00\x22\x20\x00", "fxrstor64 0x202200"),
+    (b"\x58", "pop %rax"),
+    (b"\x58", "pop %rax"),
+    (b"\x48\x89\xc2", "mov %rax, %rdx"),
+    (b"\x48\xc1\xea\x20", "shr $32, %rdx"),
+    (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
+    (b"\x0f\x30", "wrmsr"),
+    (b"\x58", "pop %rax"),
+    (b"\x48\x89\xc2", "mov %rax, %rdx"),
+    (b"\x48\xc1\xea\x20", "shr $32, %rdx"),
+    (b"\xb9\xa7\x06\x00\x00", "mov $0x6a7, %ecx"),
+    (b"\x0f\x30", "wrmsr"),
+    (b"\x58", "pop %rax"),
+    (b"\xf3\x48\x0f\xae\xd8", "wrgsbase %rax"),
+    (b"\x58", "pop %rax"),
+    (b"\xf3\x48\x0f\xae\xd0", "wrfsbase %rax"),
+    (b"\x41\x5f", "pop %r15"),
+    (b"\x41\x5e", "pop %r14"),
+    (b"\x41\x5d", "pop %r13"),
+    (b"\x41\x5c", "pop %r12"),
+    (b"\x41\x5b", "pop %r11"),
+    (b"\x41\x5a", "pop %r10"),
+    (b"\x41\x59", "pop %r9"),
+    (b"\x41\x58", "pop %r8"),
+    (b"\x5f", "pop %rdi"),
+    (b"\x5e", "pop %rsi"),
+    (b"\x5d", "pop %rbp"),
+    (b"\x5b", "pop %rbx"),
+    (b"\x5a", "pop %rdx"),
+    (b"\x59", "pop %rcx"),
+    (b"\x58", "pop %rax"),
+    (b"\x48\x83\xc4\x10", "add $16, %rsp"),
+    (b"\x48\xcf", "iretq"),
+]);
+
+/// Where exceptions come to, in the order of [`VECTORS`].
+const STUBS: Code = Code::Bytes(&[
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x00", "push $0"),
+    (b"\xe9\xf7\xfe\xff\xff", "jmp . - 260"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x01", "push $1"),
+    (b"\xe9\xee\xfe\xff\xff", "jmp . - 269"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x03", "push $3"),
+    (b"\xe9\xe5\xfe\xff\xff", "jmp . - 278"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x06", "push $6"),
+    (b"\xe9\xdc\xfe\xff\xff", "jmp . - 287"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x10", "push $16"),
+    (b"\xe9\xd3\xfe\xff\xff", "jmp . - 296"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x13", "push $19"),
+    (b"\xe9\xca\xfe\xff\xff", "jmp . - 305"),
+    (b"\x6a\x08", "push $8"),
+    (b"\xe9\xc3\xfe\xff\xff", "jmp . - 312"),
+    (b"\x6a\x0c", "push $12"),
+    (b"\xe9\xbc\xfe\xff\xff", "jmp . - 319"),
+    (b"\x6a\x0d", "push $13"),
+    (b"\xe9\xb5\xfe\xff\xff", "jmp . - 326"),
+    (b"\x6a\x0e", "push $14"),
+    (b"\xe9\xae\xfe\xff\xff", "jmp . - 333"),
+    (b"\x6a\x15", "push $21"),
+    (b"\xe9\xa7\xfe\xff\xff", "jmp . - 340"),
+]);
+
+/// Calls and jumps by r11, which expect a landing pad.
+const ENTER: Code = Code::Bytes(&[
+    (b"\x41\xff\xd3", "call *%r11"),
+    (b"\x41\xff\xe3", "jmp *%r11"),
+]);
+
+/// The addresses of the first, the second and the third page.
+const PAGES: [u64; 3] = [0x20_0000, 0x20_1000, 0x20_2000];
+/// Where [`MONITOR`] and [`STUBS`] are in the first.
+const MONITOR_AT: u64 = 0x80;
+const STUBS_AT: u64 = 0x180;
+/// Exceptions, and the bytes of the stub of each: the CPU pushes an error code for some.
+const VECTORS: [(u64, u64); 11] =
+    [(0, 9), (1, 9), (3, 9), (6, 9), (16, 9), (19, 9), (8, 7), (12, 7), (13, 7), (14, 7), (21, 7)];
+/// Vector 3 may be asked for by code.
+const BREAKPOINT: u64 = 3;
+
+/// CR4: PAE, OSFXSR, OSXMMEXCPT, FSGSBASE, OSXSAVE; and CET.
+const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 16 | 1 << 18;
+const CET: u64 = 1 << 23;
+/// IA32_U_CET: SH_STK_EN, ENDBR_EN.
+const PROTECTED: u64 = 1 | 1 << 2;
+/// Bits of page table entries: P; W; U; A and D; XD. Those of a shadow stack have D and no W.
+const P: u64 = 1;
+const W: u64 = 1 << 1;
+const U: u64 = 1 << 2;
+const USED: u64 = 3 << 5;
+const XD: u64 = 1 << 63;
+
+/// The machine.
+pub const BARE: Option<&Bare> = Some(&Bare {
+    program: Program::Bochs(Bochs {
+        model: "tigerlake",
+        rom: &[
+            (0, RESET),
+            (0x40, START),
+            (0x1000, FIRST_GDT),
+            (0x2000, FIRST_TABLE),
+            (0x3000, FIRST_PAGES),
+            (0xfff0, FIRST),
+        ],
+        registers: REGISTERS,
+        decode,
+    }),
+    // Below are holes.
+    ram: 0x10_0000,
+    start: PAGES[0],
+    boot: &[(0, BOOT), (MONITOR_AT, MONITOR), (STUBS_AT, STUBS)],
+    parameters: (0x400, parameters),
+    around: &[(0x20, ENTER)],
+    park: 0,
+    trap: 0,
+    entered: &[
+        Entered { by: IndirectBranch::Call, at: 0x20, reg: R11 },
+        Entered { by: IndirectBranch::Jump, at: 0x23, reg: R11 },
+    ],
+    setters: &[],
+    names: &[],
+    // RFLAGS.TF is the machine's.
+    parts: &[("rflags", "flags", !0x100)],
+    resumes: None,
+    split: false,
+    table: |at| at | P | W | U | USED,
+    page,
+    syndrome: &["vector", "error", "rip", "cr2"],
+    cause,
+    enforces: &[Guard::LandingPad, Guard::ShadowStack],
+    shadow_stack: "ssp",
+});
+
+/// [`MONITOR`] pushes from 0x100 down; FXSAVE64's area is at 0x200 (Intel SDM volume 1, 10.5.1).
+const REGISTERS: &[(&str, u64, usize)] = &[
+    ("cr2", 0x28, 8),
+    ("u_cet", 0x30, 8),
+    ("ssp", 0x38, 8),
+    ("gs", 0x40, 8),
+    ("fs", 0x48, 8),
+    ("r15", 0x50, 8),
+    ("r14", 0x58, 8),
+    ("r13", 0x60, 8),
+    ("r12", 0x68, 8),
+    ("r11", 0x70, 8),
+    ("r10", 0x78, 8),
+    ("r9", 0x80, 8),
+    ("r8", 0x88, 8),
+    ("rdi", 0x90, 8),
+    ("rsi", 0x98, 8),
+    ("rbp", 0xa0, 8),
+    ("rbx", 0xa8, 8),
+    ("rdx", 0xb0, 8),
+    ("rcx", 0xb8, 8),
+    ("rax", 0xc0, 8),
+    ("vector", 0xc8, 8),
+    ("error", 0xd0, 8),
+    ("rip", 0xd8, 8),
+    ("flags", 0xe8, 8),
+    ("rsp", 0xf0, 8),
+    ("fpcw", 0x200, 2),
+    ("mxcsr", 0x218, 4),
+    ("xmm0", 0x2a0, 16),
+    ("xmm1", 0x2b0, 16),
+    ("xmm2", 0x2c0, 16),
+    ("xmm3", 0x2d0, 16),
+    ("xmm4", 0x2e0, 16),
+    ("xmm5", 0x2f0, 16),
+    ("xmm6", 0x300, 16),
+    ("xmm7", 0x310, 16),
+    ("xmm8", 0x320, 16),
+    ("xmm9", 0x330, 16),
+    ("xmm10", 0x340, 16),
+    ("xmm11", 0x350, 16),
+    ("xmm12", 0x360, 16),
+    ("xmm13", 0x370, 16),
+    ("xmm14", 0x380, 16),
+    ("xmm15", 0x390, 16),
+];
+
+/// The interrupt descriptor table at 0x400, segments at 0x600, the task state at 0x638; at 0x6a0 where segments and interrupts are,
+/// then CR3, CR4 and IA32_U_CET.
+fn parameters(boot: &Boot) -> Vec<u64> {
+    let [first, _, third] = PAGES;
+    let mut words = vec![0; 0x2d8 / 8];
+    let mut stub = first + STUBS_AT;
+    for (vector, bytes) in VECTORS {
+        // An interrupt gate of 64 bits, in segment 8.
+        let privilege = if vector == BREAKPOINT { 3 << 45 } else { 0 };
+        words[vector as usize * 2] = stub & 0xffff | 8 << 16 | 0x8e << 40 | privilege | (stub >> 16) << 48;
+        stub += bytes;
+    }
+    // Nothing; code and data of the machine; data and code of CPL 3; the task state, of 104 bytes.
+    let task = first + 0x638;
+    let segments =
+        [0, 0x20_9b00_0000_0000, 0x93 << 40, 0xf3 << 40, 0x20_fb00_0000_0000, 0x67 | task << 16 | 0x89 << 40, 0];
+    words[0x40..0x47].copy_from_slice(&segments);
+    // RSP0, and no table of ports.
+    words[0x47] = (third + 0x100) << 32;
+    words[0x53] = 0x68 << 48;
+    let cet = if boot.enforced { (CR4 | CET, PROTECTED) } else { (CR4, 0) };
+    let tables = [0x37 | (first + 0x600) << 16, 0, 0x1ff | (first + 0x400) << 16, 0, boot.tables[0], cet.0, cet.1];
+    words[0x54..].copy_from_slice(&tables);
+    words
+}
+
+/// A page table entry.
+fn page(at: u64, page: Page) -> u64 {
+    let may = match page {
+        Page::Machine => W,
+        Page::Code | Page::Guarded => W | U,
+        Page::Data => W | U | XD,
+        Page::ShadowStack => U | XD,
+    };
+    at | P | may | USED
+}
+
+/// Intel SDM volume 3, 6.15. Error codes: of a page fault, bit 4 is a fetch; of a control protection, 1 is RET, 3 is ENDBR64.
+fn cause(registers: &[u64]) -> Exception {
+    let (vector, error, pc, at) = match registers {
+        [vector, error, pc, at, ..] => (*vector, *error, *pc, *at),
+        _ => (u64::MAX, 0, 0, 0),
+    };
+    let why = match (vector, error) {
+        (3 | 6, _) => Cause::Breakpoint,
+        (14, _) if error & 1 << 4 != 0 => Cause::Fetch,
+        (14, _) => Cause::Access,
+        (21, 1) => Cause::Guard(Guard::ShadowStack),
+        (21, 3) => Cause::Guard(Guard::LandingPad),
+        _ => Cause::Other(vector),
+    };
+    let returns_to = (why == Cause::Guard(Guard::ShadowStack)).then_some(Returns::Stack);
+    Exception { why, pc, at, returns_to }
+}
+
+/// Intel SDM volume 2, as iced-x86 has it.
+fn decode(bytes: &[u8], at: u64, register: &dyn Fn(&str) -> u64) -> Decoded {
+    let insn = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+    let value = |reg: Register, _, _| match reg {
+        Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
+        Register::FS | Register::GS => Some(register(&format!("{reg:?}").to_lowercase())),
+        _ => {
+            let whole = register(&format!("{:?}", reg.full_register()).to_lowercase());
+            Some(if reg.is_gpr32() { whole & 0xffff_ffff } else { whole })
+        }
+    };
+    let mut accesses = Vec::new();
+    let mut factory = InstructionInfoFactory::new();
+    for used in factory.info(&insn).used_memory() {
+        let size = if used.memory_size() == MemorySize::Unknown { 0 } else { used.memory_size().size() };
+        let Some(from) = used.virtual_address(0, value).filter(|_| size > 0) else { continue };
+        let (reads, writes) = match used.access() {
+            OpAccess::Read | OpAccess::CondRead => (true, false),
+            OpAccess::Write | OpAccess::CondWrite => (false, true),
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+            OpAccess::None | OpAccess::NoMemAccess => (false, false),
+        };
+        accesses.extend(reads.then_some((from, size, false)));
+        accesses.extend(writes.then_some((from, size, true)));
+    }
+    Decoded { bytes: insn.len(), accesses }
+}

@@ -1,43 +1,116 @@
-//! An architecture's data for a bare machine of QEMU, `qemu-system-*`: a machine without firmware and system, on which a few
-//! instructions of ours turn on translation of addresses, and what protects branches and returns.
+//! An architecture's data for a bare machine of another emulator, `qemu-system-*` or Bochs: a machine without firmware and system,
+//! on which a few instructions of ours turn on translation of addresses, and what protects branches and returns.
 
 use crate::arch::pads::IndirectBranch;
 use crate::words::abi::Reg;
 
 /// Code of ours, with its text as GNU as takes it.
-pub type Code = &'static [(u32, &'static str)];
+#[derive(Clone, Copy, Debug)]
+pub enum Code {
+    /// Instructions of four bytes.
+    Words(&'static [(u32, &'static str)]),
+    /// Instructions of any length.
+    Bytes(&'static [(&'static [u8], &'static str)]),
+}
+
+impl Code {
+    /// Its bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Code::Words(code) => code.iter().flat_map(|(word, _)| word.to_le_bytes()).collect(),
+            Code::Bytes(code) => code.iter().flat_map(|(bytes, _)| bytes.iter().copied()).collect(),
+        }
+    }
+
+    /// Its text, line by line.
+    pub fn text(self) -> Vec<&'static str> {
+        match self {
+            Code::Words(code) => code.iter().map(|(_, text)| *text).collect(),
+            Code::Bytes(code) => code.iter().map(|(_, text)| *text).collect(),
+        }
+    }
+}
+
+/// The emulator that has the machine.
+#[derive(Debug)]
+pub enum Program {
+    /// `qemu-system-*`, which tells a plugin what its CPU does.
+    Qemu(Qemu),
+    /// Bochs, where code of ours in the guest asks at each instruction and exception.
+    Bochs(Bochs),
+}
+
+impl Program {
+    /// What people call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Program::Qemu(_) => "QEMU",
+            Program::Bochs(_) => "Bochs",
+        }
+    }
+}
+
+/// What QEMU is told.
+#[derive(Debug)]
+pub struct Qemu {
+    /// The program.
+    pub program: &'static str,
+    /// Its arguments for the machine and the CPU.
+    pub arguments: &'static [&'static str],
+    /// The CPU begins at [`Bare::start`] by itself; otherwise QEMU has to be told.
+    pub starts_there: bool,
+}
+
+/// What Bochs is told, and what the guest's code does for it.
+#[derive(Debug)]
+pub struct Bochs {
+    /// The CPU, by Bochs's name.
+    pub model: &'static str,
+    /// What is in place of the firmware, the last 64 KiB below 4 GiB: code or data, each with its offset there.
+    pub rom: &'static [(u64, Code)],
+    /// Where the code of the first page leaves registers in the third one, and takes them from: names, offsets, bytes.
+    pub registers: &'static [(&'static str, u64, usize)],
+    /// What an instruction does, of which these are the first bytes, at this address: registers by name.
+    pub decode: fn(&[u8], u64, &dyn Fn(&str) -> u64) -> Decoded,
+}
+
+/// What is known of an instruction before it runs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Decoded {
+    /// Its length, in bytes.
+    pub bytes: usize,
+    /// Its loads and stores: address, bytes, whether it is a store.
+    pub accesses: Vec<(u64, usize, bool)>,
+}
 
 /// What runs on the machine before anything else, and around it.
 #[derive(Debug)]
 pub struct Bare {
     /// The program.
-    pub program: &'static str,
-    /// Its arguments for the machine and the CPU.
-    pub arguments: &'static [&'static str],
+    pub program: Program,
     /// The physical address of the first byte of memory.
     pub ram: u64,
-    /// The physical address where the CPU begins. The page there, and the one behind it, have the same virtual address.
+    /// The physical address where the CPU begins. The page there, and the two behind it, have the same virtual address.
     pub start: u64,
-    /// The CPU begins here by itself; otherwise QEMU has to be told.
-    pub starts_there: bool,
-    /// Reads [`Bare::parameters`], sets the CPU up, and goes to [`Bare::park`].
-    pub boot: Code,
+    /// The code of the first page, each with its offset there. The first reads [`Bare::parameters`], sets the CPU up, and goes where
+    /// it waits.
+    pub boot: &'static [(u64, Code)],
     /// What `boot` reads: where it is from `start` on, and its words.
     pub parameters: (u64, fn(&Boot) -> Vec<u64>),
-    /// The code of the second page, each with its offset there. At 0 is a landing pad for any branch.
+    /// The code of the second page, each with its offset there.
     pub around: &'static [(u64, Code)],
-    /// The offset in the second page of an instruction where a CPU waits, behind the landing pad.
+    /// Of QEMU, the offset in the second page of an instruction where a CPU waits, behind a landing pad for any branch at 0.
     pub park: u64,
-    /// The offset in the second page of the instruction that each exception comes to. Behind it is the return.
+    /// Of QEMU, the offset in the second page of the instruction that each exception comes to. Behind it is the return.
     pub trap: u64,
     /// The indirect branches by which code may be entered.
     pub entered: &'static [Entered],
     /// Registers that the guest's own code has to set: each with the offset in the second page of code that sets it from the first
     /// general register of results, and goes to wait.
     pub setters: &'static [(&'static str, u64)],
-    /// QEMU's names of registers that have another one here, ours first.
+    /// The program's names of registers that have another one here, ours first.
     pub names: &'static [(&'static str, &'static str)],
-    /// Registers of ours that are a part of one of QEMU's: ours, that one, and the bits of it.
+    /// Registers of ours that are a part of one of the program's: ours, that one, and the bits of it.
     pub parts: &'static [(&'static str, &'static str, u64)],
     /// The register with the CPU's state, the one that keeps it in an exception, and the bits of that which count afterwards.
     pub resumes: Option<(&'static str, &'static str, u64)>,
@@ -82,6 +155,8 @@ pub struct Entered {
 /// What a page is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Page {
+    /// What sets the machine up: its own code and data.
+    Machine,
     /// Loads, stores and instructions.
     Code,
     /// The same, and indirect branches come to landing pads only.
@@ -114,8 +189,17 @@ pub struct Exception {
     pub pc: u64,
     /// The address that it was about; 0 if there is none.
     pub at: u64,
-    /// The register with the return address, where a shadow stack has another one.
-    pub returns_to: Option<Reg>,
+    /// Where the return address is, of which a shadow stack has another one.
+    pub returns_to: Option<Returns>,
+}
+
+/// Where a return takes its address from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returns {
+    /// A register.
+    Register(Reg),
+    /// The stack's last word.
+    Stack,
 }
 
 /// The reason of an exception.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use codegen::arch::bare::Bare;
+use codegen::arch::bare::{Bare, Program};
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 
-use super::{qemu, unicorn};
+use super::{process, unicorn};
 
 /// What runs code.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -16,16 +16,17 @@ pub enum Emulator {
     #[default]
     Unicorn,
     /// `qemu-system-*`, in processes of its own.
-    Qemu {
-        /// Landing pads, shadow stacks and signed return addresses stop whoever breaks them.
-        enforces: bool,
-    },
+    Qemu,
+    /// Bochs, in processes of its own.
+    Bochs,
+    /// The one of the two that runs the architecture. Landing pads, shadow stacks and signed return addresses stop whoever breaks them.
+    Enforced,
 }
 
 impl Emulator {
     /// The names that people give, in order.
-    const NAMES: [(&'static str, Emulator); 2] =
-        [("unicorn", Emulator::Unicorn), ("qemu", Emulator::Qemu { enforces: false })];
+    const NAMES: [(&'static str, Emulator); 3] =
+        [("unicorn", Emulator::Unicorn), ("qemu", Emulator::Qemu), ("bochs", Emulator::Bochs)];
 
     /// Does it run in processes of its own?
     pub fn is_outside(self) -> bool {
@@ -36,8 +37,9 @@ impl Emulator {
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Emulator::Unicorn => &[],
-            Emulator::Qemu { enforces: false } => &["--engine", "qemu"],
-            Emulator::Qemu { enforces: true } => &["--enforce"],
+            Emulator::Qemu => &["--engine", "qemu"],
+            Emulator::Bochs => &["--engine", "bochs"],
+            Emulator::Enforced => &["--enforce"],
         }
     }
 
@@ -46,36 +48,38 @@ impl Emulator {
     /// # Errors
     /// It does not run the architecture, or is not there.
     pub fn version(self, backend: &dyn Backend) -> Result<String> {
-        match self {
-            Emulator::Unicorn => {
-                let (major, minor) = unicorn::engine_version();
-                Ok(format!("Unicorn {major}.{minor}"))
-            }
-            Emulator::Qemu { enforces } => {
-                let version = qemu::version(bare(backend)?)?;
-                let guarded = if enforces { ", which enforces" } else { "" };
-                Ok(format!("QEMU {version}{guarded}"))
-            }
+        if self == Emulator::Unicorn {
+            let (major, minor) = unicorn::engine_version();
+            return Ok(format!("Unicorn {major}.{minor}"));
         }
+        let program = &self.bare(backend)?.program;
+        let guarded = if self == Emulator::Enforced { ", which enforces" } else { "" };
+        Ok(format!("{} {}{guarded}", program.name(), process::version(program)?))
     }
-}
 
-/// How QEMU runs an architecture.
-///
-/// # Errors
-/// It does not.
-pub(super) fn bare(backend: &dyn Backend) -> Result<&'static Bare> {
-    let arch = backend.facts().name;
-    let why = "it has neither shadow stacks nor landing pads of that; valid: --arch arm64, --arch riscv64";
-    backend.machine().bare.ok_or_else(|| Error::new(format!("QEMU does not run {arch} here: {why}")))
+    /// How it runs an architecture in a process of its own.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn bare(self, backend: &dyn Backend) -> Result<&'static Bare> {
+        let has = |bare: &&Bare| match self {
+            Emulator::Unicorn => false,
+            Emulator::Qemu => matches!(bare.program, Program::Qemu(_)),
+            Emulator::Bochs => matches!(bare.program, Program::Bochs(_)),
+            Emulator::Enforced => true,
+        };
+        let bare = backend.machine().bare;
+        bare.filter(has).ok_or_else(|| {
+            let other = bare.map_or("unicorn".to_owned(), |bare| format!("unicorn, {}", bare.program.name().to_lowercase()));
+            Error::new(format!("{self} does not run {} here; valid: {other}", backend.facts().name))
+        })
+    }
 }
 
 impl fmt::Display for Emulator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Emulator::Unicorn => "unicorn",
-            Emulator::Qemu { .. } => "qemu",
-        })
+        let name = Self::NAMES.iter().find(|(_, emulator)| emulator == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or("an engine that enforces"))
     }
 }
 

@@ -7,11 +7,11 @@ use codegen::words::error::{Error, Result};
 use link::{Image, PAGE};
 
 use super::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH};
-use super::emulator::{Emulator, bare};
+use super::emulator::Emulator;
 use super::interface::{Cpu, Holds};
 use super::memory::Memory;
-use super::qemu::Machine;
-use super::{qemu, unicorn};
+use super::process::Machine;
+use super::{process, unicorn};
 
 /// An engine without any memory.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn memory<'i>(
 ) -> Result<Rc<Memory>> {
     match engine {
         Emulator::Unicorn => Ok(Memory::of(images)),
-        Emulator::Qemu { enforces } => Memory::there(images, Machine::start(bare(backend)?, enforces)?),
+        engine => Memory::there(images, Machine::start(engine.bare(backend)?, engine == Emulator::Enforced)?),
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn load_on<'i, D: 'static>(
     data: D,
 ) -> Result<Box<Cpu<'static, D>>> {
     let mut uc: Box<Cpu<'static, D>> = match memory.machine() {
-        Some(machine) => Box::new(qemu::open(backend, machine, data)?),
+        Some(machine) => Box::new(process::open(backend, machine, data)?),
         None => Box::new(unicorn::open(backend, memory, data)?),
     };
     for segment in images.flat_map(|image| &image.segments) {

@@ -9,7 +9,7 @@ use codegen::words::error::Result;
 use link::{Image, PAGE};
 
 use super::cpu::{STACK_SIZE, STACK_TOP};
-use super::qemu::Machine;
+use super::process::Machine;
 
 /// These ranges, with those in one that follow each other without a gap: the engine lays out its memory anew for each.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {

@@ -9,7 +9,7 @@ pub mod interface;
 pub mod lent;
 pub mod load;
 pub mod memory;
-pub mod qemu;
+pub mod process;
 pub mod registers;
 pub mod rng;
 pub mod shadow_stack;

@@ -7,11 +7,11 @@ use emu_tests::{Emulator, Suite};
 /// The engine.
 #[derive(Args)]
 pub struct EngineArgs {
-    /// What runs the code: Unicorn, which is built in, or QEMU 11.1 with its plugins (arm64, riscv64; see docs/enforcing.md);
-    /// with a comma between them, `check` takes both, and what they disagree on fails
-    #[arg(long, value_name = "unicorn|qemu", value_delimiter = ',', default_value = "unicorn")]
+    /// What runs the code: Unicorn, which is built in, QEMU 11.1 with its plugins (arm64, riscv64), or Bochs (x86_64; see
+    /// docs/enforcing.md); with a comma between two of them, `check` takes both, and what they disagree on fails
+    #[arg(long, value_name = "unicorn|qemu|bochs", value_delimiter = ',', default_value = "unicorn")]
     engine: Vec<Emulator>,
-    /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU, and check that they do (P26)
+    /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU or Bochs, and check that they do (P26)
     #[arg(long, conflicts_with = "engine")]
     enforce: bool,
 }
@@ -19,7 +19,7 @@ pub struct EngineArgs {
 impl EngineArgs {
     /// The engines that were chosen, the one that reports first.
     pub fn all(&self) -> Vec<Emulator> {
-        if self.enforce { vec![Emulator::Qemu { enforces: true }] } else { self.engine.clone() }
+        if self.enforce { vec![Emulator::Enforced] } else { self.engine.clone() }
     }
 
     /// The engine that was chosen.
@@ -29,7 +29,7 @@ impl EngineArgs {
     pub fn one(&self) -> Result<Emulator> {
         match self.all()[..] {
             [one] => Ok(one),
-            _ => Err(Error::new("several engines are for `check`; valid: --engine unicorn, --engine qemu")),
+            _ => Err(Error::new("several engines are for `check`; valid: --engine unicorn, --engine qemu, --engine bochs")),
         }
     }
 }

@@ -2,25 +2,9 @@
 // What QEMU loads: it lets a CPU of QEMU do what the judge, another process, asks for through memory that both share.
 //
 // QEMU's interface for plugins, version 7, is declared here as far as it is used: Debian has no header of it. The CPU waits in
-// a callback while it is the judge's turn. shared.rs has the same layout.
+// a callback while it is the judge's turn.
 
-#include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/futex.h>
-#include <linux/seccomp.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+#include "shared.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -71,39 +55,6 @@ void qemu_plugin_set_pc(uint64_t);
 
 EXPORT int qemu_plugin_version = 7;
 
-enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, SPINS = 2000 };
-
-// What the CPU says.
-enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
-// What the judge wants.
-enum { READ = 1, WRITE, CODE, GO_ON, GO, STOP, RUN, BACK };
-
-struct range {
-	uint64_t first, last, writes, reads;
-};
-
-struct shared {
-	// Whose turn it is; who does not have it sleeps, and is to be woken. Then the judge's process, and what this one says of itself.
-	_Atomic uint32_t turn, sleeps[2];
-	uint64_t judge, bytes_of_this, walled, registers;
-	// The message of whose turn it was.
-	uint64_t what, pc, bytes, first_of_block, at, is_write, ok;
-	// Addresses of guest code: where a stopped CPU waits; where it goes to wait; where it comes to with a trap.
-	uint64_t park, stub, vector;
-	// Of a run.
-	uint64_t from, until, budget;
-	// What the judge wants to be asked about.
-	uint64_t instructions, accesses, blocks;
-	struct range instruction[RANGES], access[RANGES];
-	// Registers by number, each with its bytes in `data`, one behind the other.
-	uint64_t count;
-	uint32_t ids[BATCH], sizes[BATCH];
-	char names[REGISTERS][NAME];
-	uint8_t data[DATA];
-};
-
-static struct shared *shared;
 static struct qemu_plugin_register *handles[REGISTERS];
 static GByteArray *bytes;
 static bool runs, stops;
@@ -114,45 +65,14 @@ struct place {
 	uint32_t size, block;
 };
 
-static inline void pause_a_moment(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-static void futex(int op, uint32_t value)
-{
-	struct timespec second = { 1, 0 };
-	bool waits = op == FUTEX_WAIT;
-	long done = syscall(SYS_futex, &shared->turn, op, value, waits ? &second : NULL, NULL, 0);
-	// Nobody else ends this process.
-	if (waits && done < 0 && (uint64_t)getppid() != shared->judge)
-		_exit(0);
-}
-
 /// Tell the judge, and do what it asks for until it lets the CPU go.
 static uint64_t tell(uint64_t what, uint64_t pc)
 {
 	shared->what = what;
 	shared->pc = pc;
 	for (;;) {
-		atomic_store(&shared->turn, JUDGE);
-		if (atomic_load(&shared->sleeps[JUDGE]))
-			futex(FUTEX_WAKE, 1);
-		for (unsigned int spins = 0; atomic_load(&shared->turn) != CPU; spins++) {
-			if (spins < SPINS) {
-				pause_a_moment();
-				continue;
-			}
-			atomic_store(&shared->sleeps[CPU], 1);
-			futex(FUTEX_WAIT, JUDGE);
-			atomic_store(&shared->sleeps[CPU], 0);
-		}
+		hand_over();
 		uint8_t *data = shared->data;
-		shared->ok = 1;
 		switch (shared->what) {
 		case READ:
 			for (uint64_t n = 0; n < shared->count && n < BATCH; n++) {
@@ -188,46 +108,6 @@ static uint64_t tell(uint64_t what, uint64_t pc)
 	}
 }
 
-#if defined(__x86_64__)
-#define HOST AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define HOST AUDIT_ARCH_AARCH64
-#elif defined(__riscv)
-#define HOST AUDIT_ARCH_RISCV64
-#endif
-
-/// From now on no thread of the process opens a file, starts a program, or reaches another process or the network. Memory, time,
-/// and what is open already are left. Code is to run: should it find a way out of QEMU, it has no more than that.
-static bool wall(void)
-{
-#ifdef HOST
-	static const int left[] = {
-		SYS_futex,	  SYS_read,	    SYS_write,	      SYS_ppoll,	 SYS_mmap,	 SYS_munmap,
-		SYS_mprotect,	  SYS_madvise,	    SYS_brk,	      SYS_clock_gettime, SYS_clock_nanosleep,
-		SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_getppid,	 SYS_sched_yield,
-		SYS_membarrier,	  SYS_exit,	    SYS_exit_group,   SYS_restart_syscall,
-	};
-	enum { COUNT = sizeof left / sizeof *left, HEAD = 4 };
-	struct sock_filter filter[HEAD + COUNT + 2] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, HOST, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-	};
-	for (int n = 0; n < COUNT; n++)
-		filter[HEAD + n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, left[n], COUNT - n, 0);
-	filter[HEAD + COUNT] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1);
-	filter[HEAD + COUNT + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-	struct sock_fprog program = { HEAD + COUNT + 2, filter };
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
-		return false;
-	return open("/dev/null", O_RDONLY) < 0;
-#else
-	return false;
-#endif
-}
-
 /// The CPU is where it waits: nothing runs until the judge says so.
 static void park(void)
 {
@@ -250,14 +130,6 @@ static void leave(void)
 {
 	runs = false;
 	qemu_plugin_set_pc(shared->stub);
-}
-
-static bool within(const struct range *ranges, uint64_t count, uint64_t at)
-{
-	for (uint64_t n = 0; n < count && n < RANGES; n++)
-		if (at - ranges[n].first <= ranges[n].last - ranges[n].first)
-			return true;
-	return false;
 }
 
 static void instruction(unsigned int cpu, void *data)

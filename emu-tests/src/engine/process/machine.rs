@@ -1,34 +1,28 @@
-//! A process of QEMU, the memory of its guest, and the page tables there.
+//! A process of an engine, the memory of its guest, and the page tables there.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::env;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use codegen::arch::bare::{Bare, Boot, Page};
+use codegen::arch::bare::{Bare, Bochs, Boot, Page, Program};
 use codegen::words::error::{Error, Result};
 use link::PAGE;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::FdFlags;
 
+use super::program::{Files, missing, spawn};
 use super::shared::{BATCH, DATA, Message, Shared};
 
 /// Bytes of the guest's memory, of which the system gives what is touched. At its end QEMU has a description of the machine.
-const RAM: u64 = 1 << 30;
+pub(super) const RAM: u64 = 1 << 30;
 const LAST: u64 = 32 << 20;
+/// The pages of the machine's own: what sets it up, code around the code under test, registers.
+const PAGES: u64 = 3;
 /// The longest that a CPU may take for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of what a process says that are read.
 const MOST_WORDS: usize = 4096;
-/// The plugin.
-const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
-/// The directory with QEMU's programs.
-const WHERE: &str = "TRAMPTOOL_QEMU";
 
 /// What the CPU says when the turn comes to us. `plugin.c` has the same numbers, in this order from 1 on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,11 +90,6 @@ pub(crate) struct Machine {
     registers: OnceCell<HashMap<String, u32>>,
 }
 
-/// The program: in the directory that the environment names, or anywhere.
-fn program(bare: &Bare) -> PathBuf {
-    env::var_os(WHERE).map_or_else(|| PathBuf::from(bare.program), |dir| PathBuf::from(dir).join(bare.program))
-}
-
 /// What a process said at its end.
 fn last_words(process: &mut Child) -> String {
     let mut said = [0; MOST_WORDS];
@@ -110,44 +99,15 @@ fn last_words(process: &mut Child) -> String {
     said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
 }
 
-/// Why QEMU cannot be had, and what helps.
-fn missing(bare: &Bare, why: &str) -> Error {
-    let program = program(bare);
-    Error::new(format!(
-        "{}: {why}; QEMU 11.1 or later with plugins is wanted: `cargo xtask engines` fetches Debian's, and {WHERE} is to name its directory",
-        program.display()
-    ))
-}
-
-/// The version of the program.
-///
-/// # Errors
-/// It is not there.
-pub(crate) fn version(bare: &Bare) -> Result<String> {
-    let run = Command::new(program(bare)).arg("--version").stdin(Stdio::null()).output();
-    let said = run.map_err(|e| missing(bare, &e.to_string()))?.stdout;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let version = said.split_whitespace().skip_while(|word| *word != "version").nth(1);
-    version.map(str::to_owned).ok_or_else(|| missing(bare, "does not say its version"))
-}
-
 impl Machine {
-    /// Start QEMU.
+    /// Start its process.
     ///
     /// # Errors
-    /// It is not there, is too old, or does not start.
+    /// The program is not there, is too old, or does not start.
     pub fn start(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
         let (message_file, message) = Shared::new("tramptool-message", Message::SIZE)?;
         let (ram_file, ram) = Shared::new("tramptool-ram", RAM as usize)?;
-        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: the plugin for QEMU: {e}"));
-        let plugin = memfd_create("tramptool-plugin", MemfdFlags::CLOEXEC).map_err(failed)?;
-        let mut rest = PLUGIN;
-        while !rest.is_empty() {
-            let written = rustix::io::write(&plugin, rest).map_err(failed)?;
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        let files = [&message_file, &ram_file, &plugin];
-        let first = bare.start - bare.ram + 2 * PAGE;
+        let first = bare.start - bare.ram + PAGES * PAGE;
         let tables = [first, first + PAGE];
         let around = bare.start + PAGE;
         let setup = Boot { tables: tables.map(|table| bare.ram + table), around, enforced };
@@ -157,6 +117,8 @@ impl Machine {
         start.park.set(around + bare.park);
         start.stub.set(around);
         start.trap.set(around + bare.trap);
+        start.ram.set(bare.ram);
+        start.tables.set(setup.tables[0]);
         start.begin();
         let machine = Machine {
             bare,
@@ -173,21 +135,25 @@ impl Machine {
         };
         // A jump out of a page that is not guarded comes to more landing pads than one out of a page that is.
         let guarded = if enforced { Page::Guarded } else { Page::Code };
-        for (page, is) in [(bare.start, Page::Code), (around, guarded)] {
+        for (page, is) in [(bare.start, Page::Machine), (around, guarded), (around + PAGE, Page::Machine)] {
             machine.enter(page, page - bare.ram, is)?;
         }
-        *machine.process.borrow_mut() = Some(spawn(bare, files)?);
-        machine.wait().map_err(|e| missing(bare, &e.to_string()))?;
+        *machine.process.borrow_mut() = Some(spawn(bare, &Files { message: message_file, ram: ram_file })?);
+        machine.wait().map_err(|e| missing(&bare.program, &e.to_string()))?;
         let message = machine.message()?;
         if message.bytes_of_this.get() != size_of::<Message>() as u64 {
-            return Err(Error::new("emulator: plugin and tool have different messages; build both anew"));
+            return Err(Error::new("emulator: engine and tool have different messages; build both anew"));
         }
         if message.walled.get() == 0 {
-            return Err(Error::new(
-                "QEMU's process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn",
-            ));
+            return Err(Error::new(format!(
+                "{}'s process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn",
+                bare.program.name()
+            )));
         }
-        let names = message.names();
+        let names = match &bare.program {
+            Program::Qemu(_) => message.names(),
+            Program::Bochs(bochs) => bochs.registers.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        };
         let numbers = names.into_iter().zip(0..).collect();
         let _ = machine.registers.set(numbers);
         Ok(Rc::new(machine))
@@ -210,11 +176,14 @@ impl Machine {
         let since = Instant::now();
         while !message.wait(Duration::from_millis(100)) {
             let mut process = self.process.borrow_mut();
-            let Some(process) = process.as_mut() else { return Err(Error::new("emulator: QEMU is not started")) };
+            let name = self.bare.program.name();
+            let Some(process) = process.as_mut() else {
+                return Err(Error::new(format!("emulator: {name} is not started")));
+            };
             let why = match process.try_wait() {
-                Ok(Some(status)) => format!("QEMU ended: {status}{}", last_words(process)),
+                Ok(Some(status)) => format!("{name} ended: {status}{}", last_words(process)),
                 Ok(None) if since.elapsed() < PATIENCE => continue,
-                _ => "QEMU does not answer".to_owned(),
+                _ => format!("{name} does not answer"),
             };
             let _ = process.kill();
             return Err(Error::new(self.gone.get_or_init(|| why).clone()));
@@ -229,7 +198,7 @@ impl Machine {
     pub(super) fn wait(&self) -> Result<Said> {
         let what = self.turn()?.what.get();
         let said = what.checked_sub(1).and_then(|n| Said::ALL.get(n as usize)).copied();
-        said.ok_or_else(|| Error::new(format!("emulator: QEMU's plugin says {what}")))
+        said.ok_or_else(|| Error::new(format!("emulator: {} says {what}", self.bare.program.name())))
     }
 
     /// Let the CPU go on, so.
@@ -253,7 +222,7 @@ impl Machine {
         Ok(self.turn()?.ok.get() != 0)
     }
 
-    /// QEMU's number of a register.
+    /// The number of a register, by the program's name.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.registers.get()?.get(name).copied()
     }
@@ -263,10 +232,22 @@ impl Machine {
     /// # Errors
     /// The process is gone, or has not all of them.
     pub fn read(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<&[Cell<u8>]> {
-        let (message, bytes) = (self.message()?, self.list(registers)?);
-        if !self.ask(Asked::Read)? {
-            return Err(Error::new("emulator: QEMU does not read a register"));
-        }
+        let message = self.message()?;
+        let bytes = match &self.bare.program {
+            Program::Qemu(_) => {
+                let bytes = self.list(registers)?;
+                if !self.ask(Asked::Read)? {
+                    return Err(Error::new("emulator: QEMU does not read a register"));
+                }
+                bytes
+            }
+            Program::Bochs(bochs) => registers.fold(0, |at, (number, size)| {
+                let to = message.data.iter().skip(at).take(size);
+                let from = self.place(bochs, number).iter().map(Cell::get).chain(std::iter::repeat(0));
+                to.zip(from).for_each(|(to, byte)| to.set(byte));
+                at + size
+            }),
+        };
         Ok(message.data.get(..bytes).unwrap_or_default())
     }
 
@@ -276,9 +257,21 @@ impl Machine {
     /// The process is gone, or has not all of them.
     pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])> + Clone) -> Result<()> {
         let message = self.message()?;
+        if let Program::Bochs(bochs) = &self.bare.program {
+            registers.for_each(|(number, value)| {
+                self.place(bochs, number).iter().zip(value).for_each(|(to, byte)| to.set(*byte));
+            });
+            return Ok(());
+        }
         self.list(registers.clone().map(|(number, value)| (number, value.len())))?;
         message.data.iter().zip(registers.flat_map(|(_, value)| value)).for_each(|(to, from)| to.set(*from));
         if self.ask(Asked::Write)? { Ok(()) } else { Err(Error::new("emulator: QEMU does not set a register")) }
+    }
+
+    /// Where the guest has left a register, and takes it from.
+    fn place(&self, bochs: &Bochs, number: u32) -> &[Cell<u8>] {
+        let known = bochs.registers.get(number as usize);
+        known.map_or(&[], |(_, at, bytes)| self.cells(self.bare.start - self.bare.ram + 2 * PAGE + at, *bytes))
     }
 
     /// Put a list of registers into the message; returns their bytes.
@@ -296,12 +289,12 @@ impl Machine {
         Ok(bytes)
     }
 
-    /// A word of a register by QEMU's name.
+    /// A word of a register by the program's name.
     ///
     /// # Errors
     /// There is none of that name, or the process is gone.
     pub fn word(&self, name: &str) -> Result<u64> {
-        let number = self.number(name).ok_or_else(|| Error::new(format!("emulator: QEMU has no register {name}")))?;
+        let number = self.number(name).ok_or_else(|| Error::new(format!("emulator: {} has no register {name}", self.bare.program.name())))?;
         let bytes = self.read(std::iter::once((number, 8)))?;
         Ok(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get())))
     }
@@ -327,7 +320,7 @@ impl Machine {
     fn take(&self, bytes: u64) -> Result<u64> {
         let at = self.free.get();
         let end = at.checked_add(bytes).filter(|end| *end <= RAM - LAST);
-        self.free.set(end.ok_or_else(|| Error::new("emulator: QEMU's guest has no more memory"))?);
+        self.free.set(end.ok_or_else(|| Error::new("emulator: the guest has no more memory"))?);
         Ok(at)
     }
 
@@ -356,7 +349,7 @@ impl Machine {
     fn enter(&self, virt: u64, from: u64, page: Page) -> Result<()> {
         let upper = virt as i64 >> 47;
         if upper != 0 && upper != -1 {
-            return Err(Error::new(format!("emulator: QEMU's guest has no address {virt:#x}")));
+            return Err(Error::new(format!("emulator: the guest has no address {virt:#x}")));
         }
         let mut table = self.tables[usize::from(upper != 0 && self.bare.split)];
         for shift in [39, 30, 21] {
@@ -424,42 +417,20 @@ impl Drop for Machine {
     }
 }
 
-/// The first two pages.
+/// The pages of the machine's own.
 fn put_boot(bare: &Bare, ram: &Shared, setup: &Boot) -> Result<()> {
     let start = bare.start - bare.ram;
     let put = |at: u64, words: &mut dyn Iterator<Item = u8>| {
         let cells = ram.cells().get(at as usize..(at + PAGE) as usize);
-        let cells = cells.ok_or_else(|| Error::new("emulator: QEMU's guest begins outside of its memory"))?;
+        let cells = cells.ok_or_else(|| Error::new("emulator: the guest begins outside of its memory"))?;
         cells.iter().zip(words).for_each(|(to, byte)| to.set(byte));
         Ok::<(), Error>(())
     };
-    put(start, &mut bare.boot.iter().flat_map(|(word, _)| word.to_le_bytes()))?;
     let (at, parameters) = bare.parameters;
     put(start + at, &mut parameters(setup).into_iter().flat_map(u64::to_le_bytes))?;
-    for (at, code) in bare.around {
-        put(start + PAGE + at, &mut code.iter().flat_map(|(word, _)| word.to_le_bytes()))?;
+    let around = bare.around.iter().map(|(at, code)| (PAGE + at, code));
+    for (at, code) in bare.boot.iter().map(|(at, code)| (*at, code)).chain(around) {
+        put(start + at, &mut code.bytes().into_iter())?;
     }
     Ok(())
-}
-
-/// Start the process, which inherits these files: messages, memory, plugin.
-fn spawn(bare: &'static Bare, files: [&OwnedFd; 3]) -> Result<Child> {
-    let [message, ram, plugin] = files.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let mut command = Command::new(program(bare));
-    command.args(bare.arguments).args(["-machine", "memory-backend=ram", "-m"]).arg(format!("{}M", RAM >> 20));
-    command.arg("-object").arg(format!("memory-backend-file,id=ram,size={RAM},mem-path={ram},share=on"));
-    command.args(["-nodefaults", "-net", "none", "-display", "none", "-monitor", "none", "-serial", "none"]);
-    command.arg("-plugin").arg(format!("{plugin},shared={message}"));
-    if !bare.starts_there {
-        command.arg("-device").arg(format!("loader,addr={:#x},cpu-num=0", bare.start));
-    }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let inherit = |flags: FdFlags| {
-        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: files of QEMU: {e}"));
-        files.iter().try_for_each(|file| rustix::io::fcntl_setfd(file, flags).map_err(failed))
-    };
-    inherit(FdFlags::empty())?;
-    let child = command.spawn().map_err(|e| missing(bare, &e.to_string()));
-    inherit(FdFlags::CLOEXEC)?;
-    child
 }

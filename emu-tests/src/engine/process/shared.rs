@@ -1,4 +1,4 @@
-//! Memory that this process and QEMU's share: that of the guest, and messages between the two. `plugin.c` has the same layout.
+//! Memory that this process and an engine's share: that of the guest, and messages between the two. `shared.h` has the same layout.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -35,9 +35,9 @@ pub(super) struct Message {
     /// Who does not have the turn sleeps, and is to be woken.
     sleeps: [AtomicU32; 2],
     _aligned: Cell<u32>,
-    /// The process that QEMU's ends with.
+    /// The process that the engine's ends with.
     pub judge: Cell<u64>,
-    /// The plugin's size of the message.
+    /// The engine's size of the message.
     pub bytes_of_this: Cell<u64>,
     /// The process has given up its rights.
     pub walled: Cell<u64>,
@@ -52,6 +52,8 @@ pub(super) struct Message {
     pub park: Cell<u64>,
     pub stub: Cell<u64>,
     pub trap: Cell<u64>,
+    pub ram: Cell<u64>,
+    pub tables: Cell<u64>,
     pub from: Cell<u64>,
     pub until: Cell<u64>,
     pub budget: Cell<u64>,
@@ -123,7 +125,7 @@ impl Shared {
     /// # Errors
     /// The system has no such memory.
     pub fn new(name: &str, size: usize) -> Result<(OwnedFd, Shared)> {
-        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: memory for QEMU: {e}"));
+        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: memory for an engine: {e}"));
         let file = memfd_create(name, MemfdFlags::CLOEXEC).map_err(failed)?;
         ftruncate(&file, size as u64).map_err(failed)?;
         #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
@@ -132,14 +134,14 @@ impl Shared {
             let may = ProtFlags::READ | ProtFlags::WRITE;
             mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, &file, 0)
         };
-        let at = NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for QEMU is at 0"))?;
+        let at = NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for an engine is at 0"))?;
         Ok((file, Shared { at, size }))
     }
 
     /// Its bytes.
     pub fn cells(&self) -> &[Cell<u8>] {
         #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
-        // SAFETY: the mapping has this size, lives as long as `self`, and is seen through cells alone. QEMU's process changes it
+        // SAFETY: the mapping has this size, lives as long as `self`, and is seen through cells alone. The other process changes it
         // while it has the turn, which `Message::wait` and `give` order.
         unsafe {
             std::slice::from_raw_parts(self.at.as_ptr().cast_const().cast(), self.size)

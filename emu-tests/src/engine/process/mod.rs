@@ -1,10 +1,11 @@
-//! QEMU as an [`Engine`]: a process of its own, with a bare machine that enforces what today's CPUs do.
+//! QEMU and Bochs as an [`Engine`]: a process of its own, with a bare machine that enforces what today's CPUs do.
 //!
-//! `machine.rs` has the process and the guest's memory, `shared.rs` what both processes share, `plugin.c` the side of QEMU;
-//! `register.rs` says where registers are, and `hooks.rs` who is asked.
+//! `program.rs` starts the process, `machine.rs` has it and the guest's memory, `shared.rs` what both processes share, `plugin.c` the
+//! side of QEMU, `preload.c` that of Bochs; `register.rs` says where registers are, and `hooks.rs` who is asked.
 
 mod hooks;
 mod machine;
+mod program;
 mod register;
 mod shared;
 
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use codegen::arch::bare::{Cause, Entered, Exception, Guard, Page};
+use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page, Program, Returns};
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -23,13 +24,14 @@ use super::interface::{
 };
 use super::registers::{Besides, Registers, Snapshot};
 use hooks::{AccessHook, Hooks, kept};
-pub(crate) use machine::{Machine, version};
+pub(crate) use machine::Machine;
 use machine::{Said, Told};
+pub(crate) use program::version;
 use register::{Place, place, places, word};
 use shared::RANGES;
 
 /// An engine.
-pub(super) struct Qemu<D> {
+pub(super) struct Outside<D> {
     machine: Rc<Machine>,
     places: HashMap<i32, Place>,
     /// The first general register of results, by which setters take their value.
@@ -45,7 +47,9 @@ pub(super) struct Qemu<D> {
     seen: u64,
     /// The CPU goes on there by way of where it waits, which has a landing pad: whatever branch it came by, it expects none then.
     detour: Option<u64>,
+    /// Where a return takes its address from: a register, or else the stack.
     link: Option<Place>,
+    sp: Place,
     /// The pointer of the shadow stack, where there is one.
     pointer: Option<Place>,
     general: Vec<Place>,
@@ -74,12 +78,13 @@ fn ended(ran: Result<Option<Trap>>) -> Ended {
 /// An engine on a machine.
 ///
 /// # Errors
-/// QEMU names registers differently.
-pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, data: D) -> Result<Qemu<D>> {
+/// The program names registers differently.
+pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, data: D) -> Result<Outside<D>> {
     let places = places(backend, machine)?;
     let abi = &backend.facts().abi;
     let first = abi.rets.first().and_then(|reg| places.get(&abi.regs[usize::from(reg.0)].emu)).copied();
     let link = abi.link.and_then(|reg| places.get(&abi.regs[usize::from(reg.0)].emu)).copied();
+    let sp = places.get(&abi.regs[usize::from(abi.sp.0)].emu).copied();
     let general = abi.regs.iter().filter_map(|reg| places.get(&reg.emu).copied()).collect();
     let pointer = match machine.enforced {
         true => {
@@ -88,7 +93,7 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
         }
         false => None,
     };
-    Ok(Qemu {
+    Ok(Outside {
         machine: Rc::clone(machine),
         places,
         given: first.ok_or_else(|| Error::new("emulator: no register for results"))?,
@@ -100,15 +105,16 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
         seen: 0,
         detour: None,
         link,
+        sp: sp.ok_or_else(|| Error::new("emulator: no register for the stack"))?,
         pointer,
         general,
     })
 }
 
-impl<D: 'static> Qemu<D> {
+impl<D: 'static> Outside<D> {
     fn place(&self, register: i32) -> Result<Place> {
         let place = self.places.get(&register).copied();
-        place.ok_or_else(|| Error::new(format!("emulator: QEMU has no register {register}")))
+        place.ok_or_else(|| Error::new(format!("emulator: the engine has no register {register}")))
     }
 
     fn get(&self, place: Place) -> Result<u64> {
@@ -133,7 +139,7 @@ impl<D: 'static> Qemu<D> {
         self.machine.message()?.from.set(self.machine.around() + setter);
         self.machine.go(Told::Go)?;
         if self.machine.wait()? != Said::Parked {
-            return Err(Error::new("emulator: QEMU's guest does not wait after a register is set"));
+            return Err(Error::new("emulator: the guest does not wait after a register is set"));
         }
         self.put(self.given, kept)
     }
@@ -158,6 +164,27 @@ impl<D: 'static> Qemu<D> {
             next += 1;
         }
         self.wanted
+    }
+
+    /// The same, where the engine tells no more than the address: hooks on accesses are called with what the instruction will do.
+    fn before_instruction(&mut self, pc: u64, bochs: &Bochs) -> Result<Told> {
+        let Decoded { bytes, .. } = self.decoded(pc, bochs);
+        let wanted = self.at_instruction(pc, bytes, 0);
+        if wanted != Told::GoOn || self.hooks.accesses.is_empty() {
+            return Ok(wanted);
+        }
+        for (at, bytes, is_write) in self.decoded(pc, bochs).accesses {
+            self.at_access(pc, Access { at, bytes, is_write });
+        }
+        Ok(self.wanted)
+    }
+
+    /// What the instruction at an address does.
+    fn decoded(&self, pc: u64, bochs: &Bochs) -> Decoded {
+        // No instruction is longer.
+        let mut code = [0; 15];
+        let here = (1..=code.len()).rev().find(|bytes| Engine::<D>::load(self, pc, &mut code[..*bytes]));
+        (bochs.decode)(&code[..here.unwrap_or(0)], pc, &|name| self.machine.word(name).unwrap_or(0))
     }
 
     /// Call hooks after an access: words of 8 bytes, as the other engine has them.
@@ -193,10 +220,12 @@ impl<D: 'static> Qemu<D> {
         }
         if guard == Guard::ShadowStack {
             // The entry becomes the address that the return goes to.
-            let Some(place) = exception.returns_to.and_then(|reg| self.general.get(usize::from(reg.0))).copied() else {
-                return Ok(false);
+            let to = match exception.returns_to {
+                Some(Returns::Register(reg)) => self.general.get(usize::from(reg.0)).copied(),
+                Some(Returns::Stack) => None,
+                None => return Ok(false),
             };
-            let (at, to) = (self.machine.word(self.machine.bare.shadow_stack)?, self.get(place)?);
+            let (at, to) = (self.machine.word(self.machine.bare.shadow_stack)?, self.returns_to(to)?);
             if !Engine::<D>::store(self, at, &to.to_le_bytes()) {
                 return Ok(false);
             }
@@ -270,7 +299,10 @@ impl<D: 'static> Qemu<D> {
                     }
                     None => return Ok(trapped),
                 },
-                Said::Instruction => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
+                Said::Instruction => match &machine.bare.program {
+                    Program::Qemu(_) => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
+                    Program::Bochs(bochs) => self.before_instruction(pc, bochs)?,
+                },
                 Said::Access => {
                     let (at, is_write) = (message.at.get(), message.is_write.get() != 0);
                     self.at_access(pc, Access { at, bytes, is_write })
@@ -299,15 +331,27 @@ impl<D: 'static> Qemu<D> {
         self.machine.bare.enforces.contains(&Guard::ShadowStack)
     }
 
+    /// The address that a return goes to: of this register, or else on the stack.
+    fn returns_to(&self, link: Option<Place>) -> Result<u64> {
+        match link {
+            Some(link) => self.get(link),
+            None => {
+                let mut top = [0; 8];
+                Engine::<D>::load(self, self.get(self.sp)?, &mut top);
+                Ok(u64::from_le_bytes(top))
+            }
+        }
+    }
+
     /// A run begins as a call does: the shadow stack has where it returns to, or what its caller has pushed.
     fn call(&mut self) -> Result<()> {
-        let (Some(pointer), Some(link)) = (self.pointer, self.link) else { return Ok(()) };
-        let returns_to = self.get(link)?;
+        let Some(pointer) = self.pointer else { return Ok(()) };
+        let returns_to = self.returns_to(self.link)?;
         // What the last run left above it is no entry of this one.
         let last = if self.has_all_calls() { returns_to } else { !returns_to };
         let fresh: Vec<u8> = last.to_le_bytes().into_iter().chain([0; 0x200]).collect();
         if !Engine::<D>::store(self, SHADOW_TOP, &fresh) {
-            return Err(Error::new("emulator: QEMU's guest has no shadow stack"));
+            return Err(Error::new("emulator: the guest has no shadow stack"));
         }
         self.put(pointer, SHADOW_TOP)
     }
@@ -317,12 +361,12 @@ impl<D: 'static> Qemu<D> {
         let Some((to, from, mask)) = self.machine.bare.resumes else { return Ok(()) };
         let value = self.machine.word(from)? & mask;
         let number =
-            self.machine.number(to).ok_or_else(|| Error::new(format!("emulator: QEMU has no register {to}")))?;
+            self.machine.number(to).ok_or_else(|| Error::new(format!("emulator: the engine has no register {to}")))?;
         self.machine.write(std::iter::once((number, &value.to_le_bytes()[..4])))
     }
 }
 
-impl<D: 'static> Engine<D> for Qemu<D> {
+impl<D: 'static> Engine<D> for Outside<D> {
     fn data(&self) -> &D {
         &self.data
     }
@@ -477,13 +521,16 @@ impl<D: 'static> Engine<D> for Qemu<D> {
     }
 
     fn on_blocks(&mut self, hook: OnInstruction<D>) -> Result<()> {
+        if let Program::Bochs(_) = self.machine.bare.program {
+            return Err(Error::new("emulator: Bochs does not say where straight pieces of code begin"));
+        }
         self.hooks.blocks.push(kept(hook));
         Ok(())
     }
 
     fn on_accesses(&mut self, which: Accesses, at: RangeInclusive<u64>, hook: OnAccess<D>) -> Result<Hook> {
         if self.hooks.accesses.len() == RANGES {
-            return Err(Error::new("emulator: QEMU's plugin has no room for another hook"));
+            return Err(Error::new("emulator: the engine has no room for another hook"));
         }
         let number = self.hooks.accesses.last().map_or(0, |last| last.number + 1);
         self.hooks.accesses.push(AccessHook { number, which, at, hook: kept(hook) });

@@ -1,4 +1,4 @@
-//! Where QEMU has the registers of our tables.
+//! Where an engine has the registers of our tables.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use super::machine::Machine;
 /// How a register of ours is had.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// QEMU's number.
+    /// The engine's number.
     pub number: u32,
     /// As many as ours has.
     pub bytes: usize,
     /// The bits of it that are ours, if not all.
     pub mask: Option<u64>,
-    /// Where code is that sets it: QEMU does not.
+    /// Where code is that sets it: the engine does not.
     pub setter: Option<u64>,
 }
 
@@ -26,18 +26,18 @@ pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
 }
 
-/// QEMU's place of a register.
+/// The engine's place of a register.
 pub(super) fn place(machine: &Machine, name: &str, bytes: usize) -> Result<Place> {
     let part = machine.bare.parts.iter().find(|(ours, ..)| *ours == name);
     let renamed = machine.bare.names.iter().find(|(ours, _)| *ours == name);
     let theirs = part.map(|(_, whole, _)| *whole).or(renamed.map(|(_, theirs)| *theirs)).unwrap_or(name);
     let number = machine.number(theirs);
-    let number = number.ok_or_else(|| Error::new(format!("emulator: QEMU has no register {theirs}")))?;
+    let number = number.ok_or_else(|| Error::new(format!("emulator: {} has no register {theirs}", machine.bare.program.name())))?;
     let setter = machine.bare.setters.iter().find(|(set, _)| *set == name).map(|(_, at)| *at);
     Ok(Place { number, bytes, mask: part.map(|(.., mask)| *mask), setter })
 }
 
-/// QEMU's places of our registers, by the numbers of our tables.
+/// The engine's places of our registers, by the numbers of our tables.
 pub(super) fn places(backend: &dyn Backend, machine: &Machine) -> Result<HashMap<i32, Place>> {
     let (abi, all) = (&backend.facts().abi, backend.machine());
     let general = abi.regs.iter().map(|reg| (reg.name, reg.emu, 8));

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What is loaded before Bochs: it lets the CPU of Bochs do what the judge, another process, asks for through memory that both share.
+//
+// Code of ours in the guest, arch-x86_64/src/bare.rs, has each exception of the code under test, and steps through that by
+// RFLAGS.TF. It leaves the registers in memory and asks how to go on by a byte on port E9h. Bochs would print that by putc().
+
+#define _GNU_SOURCE
+#include "shared.h"
+
+#include <sys/socket.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+// What the guest asks with, first when it is set up. The vector of a step.
+enum { ASKS = 0xe9, STEP = 1 };
+enum { TF = 1 << 8, TRACKER = 1 << 11, PAGE = 4096, PRESENT = 1 };
+enum { NOTHING = 0 };
+
+// The third page: what the guest has to copy, registers as it leaves them, and the bytes to copy.
+struct frame {
+	uint64_t unused, left, unused_too, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
+	uint8_t fxsave[0x800 - 0x100], copied[0x800];
+};
+
+static uint8_t *ram;
+static size_t ram_size;
+static struct frame *frame;
+// Of a run: instructions so far; where it went on last; whether that pushes RFLAGS.
+static uint64_t executed, resumed;
+static bool pushes_flags;
+// What the judge has been told, and the bytes of its code that the guest has still to copy.
+static uint64_t said, written, left;
+
+static uint8_t *physical(uint64_t at)
+{
+	return at - shared->ram < ram_size ? ram + (at - shared->ram) : NULL;
+}
+
+/// The byte at a virtual address; NULL if there is none. The entries have an address in their middle bits.
+static uint8_t *byte_at(uint64_t virt)
+{
+	uint64_t table = shared->tables;
+	for (int shift = 39; shift >= 12; shift -= 9) {
+		const uint64_t *entries = (const void *)physical(table);
+		uint64_t entry = entries ? entries[virt >> shift & 0x1ff] : 0;
+		if (!(entry & PRESENT))
+			return NULL;
+		table = entry & 0xffffffffff000;
+	}
+	uint8_t *page = physical(table);
+	return page ? page + virt % PAGE : NULL;
+}
+
+/// Go on there, whatever branch led here.
+static void go(uint64_t pc)
+{
+	frame->rip = pc;
+	frame->u_cet &= ~(uint64_t)TRACKER;
+}
+
+/// PUSHF has pushed TF too.
+static void hide_step(void)
+{
+	if (pushes_flags && frame->rip != resumed) {
+		uint8_t *second = byte_at(frame->rsp + 1);
+		if (second)
+			*second &= ~(TF >> 8);
+	}
+	pushes_flags = false;
+}
+
+/// The CPU is before an instruction: what the judge is to be told.
+static uint64_t step(void)
+{
+	uint64_t pc = frame->rip;
+	if (pc / PAGE == shared->stub / PAGE)
+		return NOTHING;
+	if (pc == shared->until || executed++ == shared->budget)
+		return ENDED;
+	return within(shared->instruction, shared->instructions, pc) ? INSTRUCTION : NOTHING;
+}
+
+/// What the judge is to be told next.
+static uint64_t next(uint64_t wanted)
+{
+	switch (said) {
+	case PARKED:
+		if (wanted == RUN)
+			executed = 0;
+		go(shared->from);
+		return step();
+	case INSTRUCTION:
+		if (wanted == GO) {
+			go(shared->from);
+			return step();
+		}
+		return wanted == STOP ? PARKED : NOTHING;
+	case TRAPPED:
+		return wanted == STOP ? PARKED : NOTHING;
+	default:
+		return PARKED;
+	}
+}
+
+/// Have the guest copy some bytes, if it can.
+static bool copy(void)
+{
+	uint64_t to = shared->at + written, size = left < sizeof frame->copied ? left : sizeof frame->copied;
+	for (uint64_t n = 0; n < size; n++)
+		if (!byte_at(to + n))
+			return false;
+	memcpy(frame->copied, shared->data + written, size);
+	frame->left = size;
+	frame->to = to;
+	written += size;
+	left -= size;
+	return true;
+}
+
+/// The guest goes on. 9Ch is PUSHF, behind prefixes.
+static void resume(void)
+{
+	frame->flags |= TF;
+	resumed = frame->rip;
+	uint64_t at = resumed;
+	const uint8_t *byte = byte_at(at);
+	while (byte && (*byte == 0x66 || (*byte & 0xf0) == 0x40))
+		byte = byte_at(++at);
+	pushes_flags = byte && *byte == 0x9c;
+}
+
+/// The guest asks.
+static void asked(void)
+{
+	bool copies = frame->left > 0;
+	frame->left = 0;
+	if (!shared->walled) {
+		shared->walled = wall();
+		said = PARKED;
+	} else if (!copies) {
+		hide_step();
+		said = frame->vector == STEP ? step() : TRAPPED;
+	}
+	while (said) {
+		if (copies && left && copy())
+			return;
+		shared->ok = copies && !left;
+		shared->what = said;
+		shared->pc = frame->rip;
+		hand_over();
+		copies = shared->what == CODE;
+		if (copies) {
+			written = 0;
+			left = shared->bytes < DATA ? shared->bytes : DATA;
+			if (left && copy())
+				return;
+		} else {
+			said = next(shared->what);
+		}
+	}
+	resume();
+}
+
+EXPORT int putc(int byte, FILE *file)
+{
+	(void)file;
+	if (ram && (byte & 0xff) == ASKS)
+		asked();
+	return byte;
+}
+
+/// The guest's memory is that which both share: Bochs has room for the firmware behind it.
+EXPORT void *_Znam(size_t size)
+{
+	if (ram || !shared || size < ram_size)
+		return malloc(size);
+	const char *file = getenv("TRAMPTOOL_RAM");
+	int fd = file ? open(file, O_RDWR) : -1;
+	void *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (all == MAP_FAILED || mmap(all, ram_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		_exit(1);
+	ram = all;
+	frame = (void *)physical(shared->stub + PAGE);
+	return ram;
+}
+
+/// Bochs has a display for viewers in the network: none comes.
+EXPORT int bind(int fd, const struct sockaddr *to, socklen_t size)
+{
+	(void)fd, (void)to, (void)size;
+	return 0;
+}
+
+EXPORT int listen(int fd, int most)
+{
+	(void)fd, (void)most;
+	return 0;
+}
+
+EXPORT int accept(int fd, struct sockaddr *from, socklen_t *size)
+{
+	(void)fd, (void)from, (void)size;
+	for (;;)
+		nanosleep(&(struct timespec){ 1 << 20, 0 }, NULL);
+}
+
+/// Programs that lead to Bochs, as a shell, are left as they are.
+__attribute__((constructor)) static void begun(void)
+{
+	const char *file = getenv("TRAMPTOOL_SHARED"), *size = getenv("TRAMPTOOL_RAM_SIZE");
+	int fd = file && size ? open(file, O_RDWR) : -1;
+	void *found = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (found == MAP_FAILED)
+		return;
+	shared = found;
+	shared->bytes_of_this = sizeof *shared;
+	ram_size = strtoull(size, NULL, 10);
+}
