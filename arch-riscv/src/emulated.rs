@@ -19,7 +19,7 @@ pub(crate) const SSPOPCHK_RA: u32 = 0xcdc0_c073;
 pub(crate) const SSPOPCHK_T0: u32 = 0xcdc2_c073;
 
 /// The emulation of these instructions.
-pub(crate) const LENT: Lent = Lent { size, run, of_shadow_stack };
+pub(crate) const LENT: Lent = Lent { size, run, of_shadow_stack, ..Lent::NONE };
 
 /// The register that it writes; `None` of another instruction.
 fn written(code: &[u8]) -> Option<Reg> {

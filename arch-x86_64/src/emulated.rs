@@ -9,7 +9,7 @@ use codegen::words::abi::Reg;
 use crate::regs::{RAX, RDX, VECTORS};
 
 /// The emulation of these instructions.
-pub(crate) const LENT: Lent = Lent { size, run, ..Lent::NONE };
+pub(crate) const LENT: Lent = Lent { size, run, told: |code| code.starts_with(&RDTSC), ..Lent::NONE };
 
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 

@@ -99,10 +99,13 @@ pub enum OrcFp {
 /// Emulation of instructions that an engine lacks, or whose results come from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
-    /// The size in bytes of such an instruction at the start of code; `None` if there is none.
+    /// The size in bytes of such an instruction at the start of code; `None` if there is none. Those that [`Lent::told`] does not
+    /// name are left to an engine that has all.
     pub size: fn(&[u8]) -> Option<usize>,
     /// Executes an instruction, from its bytes and the address behind it. An error is the fault that a CPU would raise.
     pub run: fn(&[u8], u64, &mut dyn LentCpu) -> Result<LentTo, &'static str>,
+    /// Does an instruction of [`Lent::size`] have its result from outside of the CPU, whatever the engine has?
+    pub told: fn(&[u8]) -> bool,
     /// The size in bytes of an instruction of the CPU's shadow stack at the start of code; `None` if there is none. Where an engine
     /// does not have it, nothing is done in its place, as by a CPU whose shadow stack is off.
     pub of_shadow_stack: fn(&[u8]) -> Option<usize>,
@@ -110,7 +113,12 @@ pub struct Lent {
 
 impl Lent {
     /// The value for engines that support all instructions.
-    pub const NONE: Lent = Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine), of_shadow_stack: |_| None };
+    pub const NONE: Lent = Lent {
+        size: |_| None,
+        run: |_, _, _| Ok(LentTo::Engine),
+        told: |_| true,
+        of_shadow_stack: |_| None,
+    };
 }
 
 /// The component that executes such an instruction.

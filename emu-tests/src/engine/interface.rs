@@ -206,8 +206,8 @@ pub trait Engine<D> {
     /// # Errors
     /// The engine does not take it.
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
-    /// Does it have the instructions of the CPU's shadow stack, whether that is on or not?
-    fn has_shadow_stack(&self) -> bool;
+    /// Does it have all instructions, those of the CPU's shadow stack too, whether that is on or not?
+    fn has_all_instructions(&self) -> bool;
     /// Bytes that the last run has pushed onto the CPU's shadow stack and not popped; `None` where only what code asks for is pushed
     /// and that stack is off, or where it has all calls.
     fn pushed(&self) -> Option<u64>;

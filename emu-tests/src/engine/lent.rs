@@ -36,23 +36,29 @@ pub(crate) fn attach<D: Lends>(
 ) -> Result<()> {
     for at in instructions {
         let code = (1..=LONGEST).rev().find_map(|size| image.bytes(at, size)).unwrap_or_default();
-        if let Some(size) = skipped(lent, uc.has_shadow_stack(), code) {
+        if let Some(size) = skipped(lent, uc.has_all_instructions(), code) {
             uc.on_instructions(at..=at, Box::new(move |uc, pc, _| uc.go(pc.wrapping_add(size as u64))))?;
         }
-        let Some(code) = (lent.size)(code).and_then(|size| code.get(..size)).map(<[u8]>::to_vec) else { continue };
+        let size = run_by_us(lent, uc.has_all_instructions(), code);
+        let Some(code) = size.and_then(|size| code.get(..size)).map(<[u8]>::to_vec) else { continue };
         uc.on_instructions(at..=at, Box::new(move |uc, pc, _| run(uc, pc, lent, &code)))?;
     }
     Ok(())
 }
 
 /// The size of an instruction that does nothing here, at the start of code.
-fn skipped(lent: Lent, has_shadow_stack: bool, code: &[u8]) -> Option<usize> {
-    (lent.of_shadow_stack)(code).filter(|_| !has_shadow_stack)
+fn skipped(lent: Lent, engine_has_all: bool, code: &[u8]) -> Option<usize> {
+    (lent.of_shadow_stack)(code).filter(|_| !engine_has_all)
+}
+
+/// The size of one that we run.
+fn run_by_us(lent: Lent, engine_has_all: bool, code: &[u8]) -> Option<usize> {
+    (lent.size)(code).filter(|_| !engine_has_all || (lent.told)(code))
 }
 
 /// Is the instruction at the start of code not run by the engine?
-pub(crate) fn is_lent(lent: Lent, has_shadow_stack: bool, code: &[u8]) -> bool {
-    (lent.size)(code).is_some() || skipped(lent, has_shadow_stack, code).is_some()
+pub(crate) fn is_lent(lent: Lent, engine_has_all: bool, code: &[u8]) -> bool {
+    run_by_us(lent, engine_has_all, code).or(skipped(lent, engine_has_all, code)).is_some()
 }
 
 /// The hook on one of them.

@@ -283,7 +283,7 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         added.map(drop).map_err(failed("hook"))
     }
 
-    fn has_shadow_stack(&self) -> bool {
+    fn has_all_instructions(&self) -> bool {
         false
     }
 

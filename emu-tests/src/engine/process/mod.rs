@@ -547,7 +547,7 @@ impl<D: 'static> Engine<D> for Outside<D> {
         Ok(())
     }
 
-    fn has_shadow_stack(&self) -> bool {
+    fn has_all_instructions(&self) -> bool {
         true
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
         tally.wide[i] = wide.map(|d| format!("{} at +{:#x}", d.text, d.at.wrapping_sub(start)));
         let lent = decoded.iter().filter(|d| {
             let code = rig.image.bytes(d.at, d.size.into()).unwrap_or_default();
-            is_lent(rig.registers.machine.lent, rig.uc.has_shadow_stack(), code)
+            is_lent(rig.registers.machine.lent, rig.uc.has_all_instructions(), code)
         });
         tally.lent.extend(lent.filter_map(|d| d.text.split(' ').next()).map(str::to_owned));
         if missed.len() < decoded.len() {
