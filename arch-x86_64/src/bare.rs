@@ -125,7 +125,7 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\xb0\xe9", "mov $0xe9, %al"),
     (b"\xe6\xe9", "out %al, $0xe9"),
     (b"\x8b\x0c\x25\x08\x20\x20\x00", "mov 0x202008, %ecx"),
-    (b"\xe3\x15", "jrcxz . + 23"),
+    (b"\xe3\x11", "jrcxz . + 19"),
     (b"\x48\x8b\x3c\x25\x18\x20\x20\x00", "mov 0x202018, %rdi"),
     (b"\xbe\x00\x28\x20\x00", "mov $0x202800, %esi"),
     (b"\xf3\xa4", "rep movsb"),
