@@ -1,11 +1,11 @@
-//! QEMU as a second engine, which enforces. What needs its program runs where `cargo xtask engines` has fetched that.
+//! QEMU and Bochs as further engines, which enforce. What needs their programs runs where `cargo xtask engines` has fetched those.
 
 mod common;
 
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-use codegen::arch::bare::{Bare, Code};
+use codegen::arch::bare::{Bare, Code, Program};
 use common::Bench;
 use serde_json::Value;
 
@@ -19,34 +19,42 @@ fn machines() -> impl Iterator<Item = (&'static Bare, &'static str)> {
 fn code_of_bare_machines_is_what_gnu_as_makes_of_its_text() {
     let mut seen = 0;
     for (bare, assembler) in machines() {
-        for code in std::iter::once(bare.boot).chain(bare.around.iter().map(|(_, code)| *code)) {
-            assert_eq!(assembled(assembler, code), code.iter().map(|(word, _)| *word).collect::<Vec<_>>(), "{code:x?}");
-            seen += code.len();
+        let rom = match &bare.program {
+            Program::Qemu(_) => &[],
+            Program::Bochs(bochs) => bochs.rom,
+        };
+        for (_, code) in [bare.boot, bare.around, rom].concat() {
+            assert_eq!(assembled(assembler, code), code.bytes(), "{code:x?}");
+            seen += code.text().len();
         }
     }
-    assert!(seen > 60, "{seen}");
+    assert!(seen > 240, "{seen}");
 }
 
-/// The words of this text. What the assembler has by names of extensions, it is told.
-fn assembled(assembler: &str, code: Code) -> Vec<u32> {
+/// The bytes of this text. What the assembler has by names of extensions, it is told.
+fn assembled(assembler: &str, code: Code) -> Vec<u8> {
     let b = Bench::new();
-    let text: String = code.iter().map(|(_, text)| format!("\t{text}\n")).collect();
+    let text: String = code.text().iter().map(|text| format!("\t{text}\n")).collect();
     std::fs::write(b.path("a.s"), text).unwrap();
-    let march = if assembler.starts_with("riscv64") { "-march=rv64g_zicsr" } else { "-march=armv8.5-a" };
-    b.tool(assembler, &[march, "a.s", "-o", "a.o"]);
+    let march: &[&str] = match code {
+        Code::Words(_) if assembler.starts_with("riscv64") => &["-march=rv64g_zicsr"],
+        Code::Words(_) => &["-march=armv8.5-a"],
+        Code::Bytes(_) => &[],
+    };
+    b.tool(assembler, &[march, &["a.s", "-o", "a.o"]].concat());
     let bytes = std::fs::read(b.path("a.o")).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     let section = object::Object::section_by_name(&file, ".text").unwrap();
-    let code = object::ObjectSection::data(&section).unwrap();
-    code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+    object::ObjectSection::data(&section).unwrap().to_vec()
 }
 
 #[test]
 fn nothing_is_asked_of_an_engine_that_is_not_there() {
     let b = Bench::new();
     let refused = |args: &[&str], said: &[&str]| {
-        let run = Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).env("TRAMPTOOL_QEMU", b.path("")).output();
-        let run = run.unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+        command.args(args).env("TRAMPTOOL_QEMU", b.path("")).env("TRAMPTOOL_BOCHS", b.path(""));
+        let run = command.output().unwrap();
         let words = String::from_utf8_lossy(&run.stderr).into_owned();
         assert_eq!(run.status.code(), Some(2), "{words}");
         said.iter().for_each(|part| assert!(words.contains(part), "{part}: {words}"));
@@ -56,23 +64,26 @@ fn nothing_is_asked_of_an_engine_that_is_not_there() {
         &["qemu-system-aarch64", "cargo xtask engines", "TRAMPTOOL_QEMU"],
     );
     refused(&["mutate", "--engine", "qemu", "--arch", "riscv64"], &["qemu-system-riscv64"]);
-    refused(&["check", "--enforce", "--arch", "x86_64"], &["does not run x86_64", "--arch arm64"]);
+    refused(&["check", "--enforce", "--arch", "x86_64"], &["bochs: ", "cargo xtask engines", "TRAMPTOOL_BOCHS"]);
+    refused(&["check", "--engine", "qemu", "--arch", "x86_64"], &["qemu does not run x86_64", "unicorn, bochs"]);
+    refused(&["check", "--engine", "bochs", "--arch", "arm64"], &["bochs does not run arm64", "unicorn, qemu"]);
     refused(&["mutate", "--engine", "unicorn,qemu"], &["several engines", "--engine qemu"]);
-    refused(&["check", "--engine", "bochs"], &["unknown engine 'bochs'", "unicorn, qemu"]);
+    refused(&["check", "--engine", "gdb"], &["unknown engine 'gdb'", "unicorn, qemu, bochs"]);
 }
 
 /// One at a time: its CPU and the judge wait for each other, and each wants a CPU of its own meanwhile.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Run the tool with the QEMU that is fetched.
-fn with_qemu(args: &[&str]) -> Output {
+/// Run the tool with the engines that are fetched.
+fn with_engines(args: &[&str]) -> Output {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let programs = kernel_cache::directory().unwrap().join("engines/bin");
-    Command::new(env!("CARGO_BIN_EXE_tramptool")).args(args).env("TRAMPTOOL_QEMU", programs).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+    command.args(args).env("TRAMPTOOL_QEMU", &programs).env("TRAMPTOOL_BOCHS", &programs).output().unwrap()
 }
 
 fn report(args: &[&str]) -> Value {
-    let run = with_qemu(&[args, &["--format", "json"]].concat());
+    let run = with_engines(&[args, &["--format", "json"]].concat());
     assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stderr));
     serde_json::from_slice(&run.stdout).unwrap()
 }
@@ -88,8 +99,8 @@ const KINDS: [&[&str]; 6] = [
 ];
 
 #[test]
-#[ignore = "needs QEMU: cargo xtask engines"]
-fn by_qemu_everything_comes_out_as_by_unicorn() {
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn by_another_engine_everything_comes_out_as_by_unicorn() {
     for kinds in KINDS {
         let check = [&["check"], kinds].concat();
         let [mut unicorn, mut qemu] = [&check[..], &[&check[..], &["--engine", "qemu"]].concat()].map(report);
@@ -114,8 +125,8 @@ fn by_qemu_everything_comes_out_as_by_unicorn() {
 }
 
 #[test]
-#[ignore = "needs QEMU: cargo xtask engines"]
-fn by_qemu_that_enforces_nothing_is_stopped_but_what_contracts_say() {
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn by_another_engine_that_enforces_nothing_is_stopped_but_what_contracts_say() {
     for kinds in KINDS {
         let found = report(&[&["check", "--enforce"], kinds].concat());
         assert_eq!(found["summary"]["fail"], 0, "{kinds:?}");
@@ -127,8 +138,8 @@ fn by_qemu_that_enforces_nothing_is_stopped_but_what_contracts_say() {
 }
 
 #[test]
-#[ignore = "needs QEMU: cargo xtask engines"]
-fn by_qemu_that_enforces_faults_of_pads_and_returns_are_stopped() {
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn by_another_engine_that_enforces_faults_of_pads_and_returns_are_stopped() {
     let bare =
         |arch: &'static str, operator| ["mutate", "--enforce", "--profile", "bare", "--arch", arch, "--only", operator];
     let lpad = ["--set", "lpad=on"];

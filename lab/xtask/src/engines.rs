@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask engines`: fetches QEMU with plugins out of Debian's packages, for `tramptool check --engine qemu`.
+//! `cargo xtask engines`: fetches QEMU with plugins and Bochs out of Debian's packages, for `tramptool check --engine qemu`,
+//! `--engine bochs` and `--enforce`.
 //!
-//! It is unpacked in the cache, with the C library that it wants: nothing of the host changes.
+//! They are unpacked in the cache, each with the C library that it wants: nothing of the host changes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::apt::{Apt, Archive};
 use crate::debian::started_by;
@@ -13,14 +15,77 @@ use crate::tools::write;
 use crate::tree::cache;
 use crate::verb::Outcome;
 
-/// The first suite whose QEMU lets plugins set the program counter (version 6 of their interface).
-const SUITE: &str = "sid";
-/// The packages, and the programs that are wanted of them.
-const PACKAGES: [&str; 2] = ["qemu-system-arm", "qemu-system-riscv"];
-const PROGRAMS: [&str; 2] = ["qemu-system-aarch64", "qemu-system-riscv64"];
-/// What a bare machine does without: firmware, data and services.
-const WITHOUT: [&str; 7] =
-    ["qemu-system-data", "ipxe-qemu", "seabios", "opensbi", "systemd", "libc6-dev", "openssl-provider-legacy"];
+/// An engine that is fetched.
+struct Engine {
+    /// What people call it.
+    name: &'static str,
+    suite: &'static str,
+    size: &'static str,
+    packages: &'static [&'static str],
+    /// What a bare machine does without: firmware, data, services, displays.
+    without: &'static [&'static str],
+    /// What it is unpacked in, below the directory of engines.
+    dir: &'static str,
+    /// The programs that are wanted, with the file of each below that directory.
+    programs: &'static [(&'static str, &'static str)],
+    /// Directories below it that variables name.
+    variables: &'static [(&'static str, &'static str)],
+    /// The variable that names the directory of programs.
+    named_by: &'static str,
+}
+
+const ENGINES: [Engine; 2] = [
+    Engine {
+        name: "QEMU",
+        // The first suite whose QEMU lets plugins set the program counter (version 6 of their interface).
+        suite: "sid",
+        size: "45 MB",
+        packages: &["qemu-system-arm", "qemu-system-riscv"],
+        without: &[
+            "qemu-system-data",
+            "ipxe-qemu",
+            "seabios",
+            "opensbi",
+            "systemd",
+            "libc6-dev",
+            "openssl-provider-legacy",
+        ],
+        dir: "root",
+        programs: &[
+            ("qemu-system-aarch64", "usr/bin/qemu-system-aarch64"),
+            ("qemu-system-riscv64", "usr/bin/qemu-system-riscv64"),
+        ],
+        variables: &[],
+        named_by: "TRAMPTOOL_QEMU",
+    },
+    Engine {
+        name: "Bochs",
+        suite: "bookworm",
+        size: "35 MB",
+        packages: &["bochs"],
+        without: &[
+            "bochs-wx",
+            "bochsbios",
+            "seabios",
+            "vgabios",
+            "libgtk-3-common",
+            "adwaita-icon-theme",
+            "hicolor-icon-theme",
+            "shared-mime-info",
+            "libgdk-pixbuf2.0-common",
+            "dconf-gsettings-backend",
+            "fontconfig-config",
+            "x11-common",
+        ],
+        dir: "bochs",
+        programs: &[("bochs", "usr/bin/bochs-bin")],
+        variables: &[
+            ("LTDL_LIBRARY_PATH", "usr/lib/x86_64-linux-gnu/bochs/plugins"),
+            ("BXSHARE", "usr/share/bochs"),
+        ],
+        named_by: "TRAMPTOOL_BOCHS",
+    },
+];
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
@@ -28,24 +93,35 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         return Err(Failure::new("cargo xtask engines", format!("unknown argument '{first}'"), "give none"));
     }
     let dir = cache()?.join("engines");
-    let (unpacked, programs) = (dir.join("root"), dir.join("bin"));
+    let programs = dir.join("bin");
+    fs::create_dir_all(&programs).map_err(|e| Failure::at(&programs, e, "make room for the cache"))?;
+    for engine in &ENGINES {
+        fetch(engine, &dir, &programs)?;
+        println!("export {}={}", engine.named_by, programs.display());
+    }
+    Ok(Outcome::Good)
+}
+
+/// Unpack an engine, and have scripts that start its programs.
+fn fetch(engine: &Engine, dir: &Path, programs: &Path) -> Result<(), Failure> {
+    let unpacked = dir.join(engine.dir);
     if !unpacked.exists() {
-        eprintln!("downloading QEMU of Debian's {SUITE}, some 45 MB");
-        let apt = Apt::new(&dir.join("apt"), &Archive::Suite(SUITE), None)?;
-        let packages = apt.dependencies(&PACKAGES.map(str::to_owned), &WITHOUT.map(str::to_owned))?;
-        let part = dir.join("root.part");
+        eprintln!("downloading {} of Debian's {}, some {}", engine.name, engine.suite, engine.size);
+        let apt = Apt::new(&dir.join("apt").join(engine.suite), &Archive::Suite(engine.suite), None)?;
+        let owned = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let packages = apt.dependencies(&owned(engine.packages), &owned(engine.without))?;
+        let part = unpacked.with_extension("part");
         apt.unpack(&packages, &part)?;
         fs::rename(&part, &unpacked).map_err(|e| Failure::at(&part, e, "remove this directory"))?;
     }
-    fs::create_dir_all(&programs).map_err(|e| Failure::at(&programs, e, "make room for the cache"))?;
     let with = started_by(&unpacked)?;
-    for program in PROGRAMS {
-        let file = programs.join(program);
-        let binary = unpacked.join("usr/bin").join(program);
-        write(&file, format!("#!/bin/sh\nexec {with} {} \"$@\"\n", binary.display()).as_bytes())?;
+    let variables: String =
+        engine.variables.iter().map(|(name, at)| format!("export {name}={}\n", unpacked.join(at).display())).collect();
+    for (program, at) in engine.programs {
+        let (file, binary) = (programs.join(program), unpacked.join(at));
+        write(&file, format!("#!/bin/sh\n{variables}exec {with} {} \"$@\"\n", binary.display()).as_bytes())?;
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&file, executable).map_err(|e| Failure::at(&file, e, "remove this directory"))?;
     }
-    println!("export TRAMPTOOL_QEMU={}", programs.display());
-    Ok(Outcome::Good)
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! P13, P14, P15: what restricted branches and return-address stacks make of the trampolines' branches. The engine
-//! enforces none of it.
+//! P13, P14, P15: what restricted branches and return-address stacks make of the trampolines' branches; and P26, where an engine
+//! enforces them.
 
 use codegen::arch::bare::Guard;
 use codegen::arch::harden::TypeWord;
@@ -118,8 +118,13 @@ impl Trace {
                 Some(Stop::Due(at, fits)) if at.pc == pc => self.check_stop(at, fits, true),
                 _ => self.state.pad = Some(Stop::At(pc)),
             },
-            Guard::ShadowStack if self.cells.region(pc).trampoline().is_some() => self.state.returns.stop(),
-            Guard::ShadowStack => {}
+            // Its own return, or one of a thunk that it jumps to, which is followed as its own.
+            Guard::ShadowStack => {
+                let follows = self.cells.get(pc).is_some_and(|cell| cell.branch.is_some());
+                if follows || self.cells.region(pc).trampoline().is_some() {
+                    self.state.returns.stop();
+                }
+            }
             Guard::Signed | Guard::Checked => {
                 if let Some(trampoline) = self.cells.region(pc).trampoline() {
                     let at = At { clause: Clause::P26, trampoline, pc };
