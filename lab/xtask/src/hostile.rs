@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::tools::root;
 use crate::verb::Outcome;
 use seeds::Seeds;
-use surface::{SURFACES, Surface};
+use surface::{ENFORCED, SURFACES, Surface};
 
 /// Seconds of CPU for an input.
 const SECONDS: u64 = 20;
@@ -93,7 +93,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
         let refused = |what: &str| {
-            let names: Vec<&str> = SURFACES.iter().map(|surface| surface.name).collect();
+            let names: Vec<&str> = SURFACES.iter().chain(ENFORCED).map(|surface| surface.name).collect();
             let remedy = format!("give [N] [--seed S] [--surface NAME], of {}", names.join(", "));
             Failure::new("cargo xtask hostile", what.to_owned(), remedy)
         };
@@ -106,7 +106,7 @@ impl Asked {
                 "--seed" => asked.seed = number(value()?)?,
                 "--surface" => {
                     let name = value()?;
-                    asked.surfaces.retain(|surface| surface.name == name);
+                    asked.surfaces = SURFACES.iter().chain(ENFORCED).filter(|surface| surface.name == name).collect();
                 }
                 count => asked.inputs = usize::try_from(number(count)?).map_err(|_| refused("too many"))?,
             }

@@ -23,7 +23,17 @@ const fn row(name: &'static str, kind: Kind, command: &'static str) -> Surface {
     Surface { name, kind, command }
 }
 
-/// All of them.
+/// In engines that are processes of their own: asked for by name alone, as they are not everywhere.
+pub const ENFORCED: &[Surface] = &[
+    row("enforced", Kind::Object, "check --object {} --contract ARCH.toml --function args2 --enforce"),
+    row(
+        "enforced-raw",
+        Kind::Dump,
+        "check --raw {} --base 0xa000000 --entry 0xa000000 --arch ARCH --contract ARCH.toml --function args2 --enforce",
+    ),
+];
+
+/// All others.
 pub const SURFACES: &[Surface] = &[
     row("check", Kind::Object, "check --object {} --contract ARCH.toml --function args2"),
     row("contract", Kind::Contract, "check --object ARCH.o --contract {} --function args2"),
