@@ -91,7 +91,19 @@ fn report(args: &[&str]) -> Value {
 /// Trampolines of each kind that has a way of its own through the judge.
 const KINDS: [&[&str]; 8] = [
     &["ftrace_caller", "ftrace_regs_caller", "return_to_handler", "--arch", "x86_64", "--function", "args2"],
-    &["direct_2", "around_*", "record_*", "programs_*", "sled", "--profile", "bare", "--arch", "x86_64", "--function", "args2"],
+    &[
+        "direct_2",
+        "around_*",
+        "record_*",
+        "programs_*",
+        "sled",
+        "--profile",
+        "bare",
+        "--arch",
+        "x86_64",
+        "--function",
+        "args2",
+    ],
     &["ftrace_caller", "return_to_handler", "--arch", "arm64"],
     &["ftrace_regs_caller", "--arch", "riscv64", "--set", "fp-test=off"],
     &["around_*", "record_*", "programs_*", "--profile", "bare", "--arch", "arm64", "--set", "vectors=save"],
@@ -116,7 +128,9 @@ fn by_another_engine_everything_comes_out_as_by_unicorn() {
             lent.push(places.map_or(Vec::new(), |places| places.as_array().unwrap().clone()));
         }
         // Of these, the one engine has what the other lacks.
-        let both = |name: &Value| !["sspush", "sspopchk", "xsavec64", "xrstor64"].iter().any(|of| name.as_str().unwrap().ends_with(of));
+        let both = |name: &Value| {
+            !["sspush", "sspopchk", "xsavec64", "xrstor64"].iter().any(|of| name.as_str().unwrap().ends_with(of))
+        };
         lent[0].retain(both);
         assert_eq!(lent[0], lent[1], "{kinds:?}");
         assert!(unicorn["summary"]["pass"].as_u64() > Some(5), "{kinds:?}: {}", unicorn["summary"]);

@@ -45,7 +45,8 @@ const SET_EL0: Code = Code::Words(&[(0xd51b_d040, "msr tpidr_el0, x0"), (0x17ff_
 const SET_EL1: Code = Code::Words(&[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_ffec, "b . - 0x50")]);
 
 /// Sets GCSPR_EL1.
-const SET_GCS: Code = Code::Words(&[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")]);
+const SET_GCS: Code =
+    Code::Words(&[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")]);
 
 /// Calls by X9, which leaves BTYPE 2; jumps by X16 and by X9, which leave 1 and 3.
 const ENTER: Code = Code::Words(&[(0xd63f_0120, "blr x9"), (0xd61f_0200, "br x16"), (0xd61f_0120, "br x9")]);
@@ -77,6 +78,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
         starts_there: false,
     }),
     ram: 0x4000_0000,
+    memory: 1 << 30,
     start: 0x4020_0000,
     boot: &[(0, BOOT)],
     parameters: (0x100, parameters),
@@ -135,6 +137,7 @@ fn cause(registers: &[u64]) -> Exception {
         class => Cause::Other(class),
     };
     // ISS of a GCS data check: Rn.
-    let returns_to = matches!(why, Cause::Guard(Guard::ShadowStack)).then_some(Returns::Register(Reg((syndrome >> 5 & 0x1f) as u8)));
+    let returns_to =
+        matches!(why, Cause::Guard(Guard::ShadowStack)).then_some(Returns::Register(Reg((syndrome >> 5 & 0x1f) as u8)));
     Exception { why, pc, at, returns_to }
 }

@@ -62,6 +62,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
         starts_there: true,
     }),
     ram: 0x8000_0000,
+    memory: 1 << 30,
     start: 0x8000_0000,
     boot: &[(0, BOOT)],
     parameters: (0x700, parameters),

@@ -29,7 +29,7 @@ const RESET: Code = Code::Bytes(&[
 /// Touches each 128 KiB of memory in order, since Bochs places them in the order in which they are touched. Then starts.
 const START: Code = Code::Bytes(&[
     (b"\xbf\x00\x00\x10\x00", "mov $0x100000, %edi"),
-    (b"\xb9\x00\x20\x00\x00", "mov $8192, %ecx"),
+    (b"\xb9\x00\x08\x00\x00", "mov $2048, %ecx"),
     (b"\x8b\x07", "mov (%rdi), %eax"),
     (b"\x48\x81\xc7\x00\x00\x02\x00", "add $0x20000, %rdi"),
     (b"\xff\xc9", "dec %ecx"),
@@ -198,10 +198,7 @@ const STUBS: Code = Code::Bytes(&[
 ]);
 
 /// Calls and jumps by r11, which expect a landing pad.
-const ENTER: Code = Code::Bytes(&[
-    (b"\x41\xff\xd3", "call *%r11"),
-    (b"\x41\xff\xe3", "jmp *%r11"),
-]);
+const ENTER: Code = Code::Bytes(&[(b"\x41\xff\xd3", "call *%r11"), (b"\x41\xff\xe3", "jmp *%r11")]);
 
 /// The addresses of the first, the second and the third page.
 const PAGES: [u64; 3] = [0x20_0000, 0x20_1000, 0x20_2000];
@@ -243,6 +240,8 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     }),
     // Below are holes.
     ram: 0x10_0000,
+    // Bochs begins the later the more it has: it compares the name of each 128 KiB with all others.
+    memory: 1 << 28,
     start: PAGES[0],
     boot: &[(0, BOOT), (MONITOR_AT, MONITOR), (STUBS_AT, STUBS)],
     parameters: (0x400, parameters),

@@ -90,6 +90,8 @@ pub struct Bare {
     pub program: Program,
     /// The physical address of the first byte of memory.
     pub ram: u64,
+    /// Bytes of memory, of which the system gives what is touched.
+    pub memory: u64,
     /// The physical address where the CPU begins. The page there, and the two behind it, have the same virtual address.
     pub start: u64,
     /// The code of the first page, each with its offset there. The first reads [`Bare::parameters`], sets the CPU up, and goes where

@@ -113,12 +113,8 @@ pub struct Lent {
 
 impl Lent {
     /// The value for engines that support all instructions.
-    pub const NONE: Lent = Lent {
-        size: |_| None,
-        run: |_, _, _| Ok(LentTo::Engine),
-        told: |_| true,
-        of_shadow_stack: |_| None,
-    };
+    pub const NONE: Lent =
+        Lent { size: |_| None, run: |_, _, _| Ok(LentTo::Engine), told: |_| true, of_shadow_stack: |_| None };
 }
 
 /// The component that executes such an instruction.

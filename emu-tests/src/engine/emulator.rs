@@ -70,7 +70,8 @@ impl Emulator {
         };
         let bare = backend.machine().bare;
         bare.filter(has).ok_or_else(|| {
-            let other = bare.map_or("unicorn".to_owned(), |bare| format!("unicorn, {}", bare.program.name().to_lowercase()));
+            let other =
+                bare.map_or("unicorn".to_owned(), |bare| format!("unicorn, {}", bare.program.name().to_lowercase()));
             Error::new(format!("{self} does not run {} here; valid: {other}", backend.facts().name))
         })
     }

@@ -79,10 +79,7 @@ const ENGINES: [Engine; 2] = [
         ],
         dir: "bochs",
         programs: &[("bochs", "usr/bin/bochs-bin")],
-        variables: &[
-            ("LTDL_LIBRARY_PATH", "usr/lib/x86_64-linux-gnu/bochs/plugins"),
-            ("BXSHARE", "usr/share/bochs"),
-        ],
+        variables: &[("LTDL_LIBRARY_PATH", "usr/lib/x86_64-linux-gnu/bochs/plugins"), ("BXSHARE", "usr/share/bochs")],
         named_by: "TRAMPTOOL_BOCHS",
     },
 ];

@@ -29,7 +29,9 @@ impl EngineArgs {
     pub fn one(&self) -> Result<Emulator> {
         match self.all()[..] {
             [one] => Ok(one),
-            _ => Err(Error::new("several engines are for `check`; valid: --engine unicorn, --engine qemu, --engine bochs")),
+            _ => Err(Error::new(
+                "several engines are for `check`; valid: --engine unicorn, --engine qemu, --engine bochs",
+            )),
         }
     }
 }

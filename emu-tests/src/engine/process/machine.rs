@@ -14,8 +14,7 @@ use link::PAGE;
 use super::program::{Files, missing, spawn};
 use super::shared::{BATCH, DATA, Message, Shared};
 
-/// Bytes of the guest's memory, of which the system gives what is touched. At its end QEMU has a description of the machine.
-pub(super) const RAM: u64 = 1 << 30;
+/// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
 const LAST: u64 = 32 << 20;
 /// The pages of the machine's own: what sets it up, code around the code under test, registers.
 const PAGES: u64 = 3;
@@ -106,7 +105,7 @@ impl Machine {
     /// The program is not there, is too old, or does not start.
     pub fn start(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
         let (message_file, message) = Shared::new("tramptool-message", Message::SIZE)?;
-        let (ram_file, ram) = Shared::new("tramptool-ram", RAM as usize)?;
+        let (ram_file, ram) = Shared::new("tramptool-ram", bare.memory as usize)?;
         let first = bare.start - bare.ram + PAGES * PAGE;
         let tables = [first, first + PAGE];
         let around = bare.start + PAGE;
@@ -294,7 +293,9 @@ impl Machine {
     /// # Errors
     /// There is none of that name, or the process is gone.
     pub fn word(&self, name: &str) -> Result<u64> {
-        let number = self.number(name).ok_or_else(|| Error::new(format!("emulator: {} has no register {name}", self.bare.program.name())))?;
+        let number = self
+            .number(name)
+            .ok_or_else(|| Error::new(format!("emulator: {} has no register {name}", self.bare.program.name())))?;
         let bytes = self.read(std::iter::once((number, 8)))?;
         Ok(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get())))
     }
@@ -319,7 +320,7 @@ impl Machine {
     /// Memory that nobody has had: where it begins.
     fn take(&self, bytes: u64) -> Result<u64> {
         let at = self.free.get();
-        let end = at.checked_add(bytes).filter(|end| *end <= RAM - LAST);
+        let end = at.checked_add(bytes).filter(|end| *end <= self.bare.memory - LAST);
         self.free.set(end.ok_or_else(|| Error::new("emulator: the guest has no more memory"))?);
         Ok(at)
     }

@@ -10,8 +10,6 @@ use codegen::words::error::{Error, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::FdFlags;
 
-use super::machine::RAM;
-
 /// What QEMU loads, and what is loaded before Bochs.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
@@ -110,8 +108,8 @@ fn of_qemu(bare: &Bare, qemu: &Qemu, files: &Files) -> Result<(Command, Vec<Owne
     let plugin = file_of("tramptool-plugin", PLUGIN)?;
     let [message, ram, loaded] = [&files.message, &files.ram, &plugin].map(inherited);
     let mut command = Command::new(path(&bare.program));
-    command.args(qemu.arguments).args(["-machine", "memory-backend=ram", "-m"]).arg(format!("{}M", RAM >> 20));
-    command.arg("-object").arg(format!("memory-backend-file,id=ram,size={RAM},mem-path={ram},share=on"));
+    command.args(qemu.arguments).args(["-machine", "memory-backend=ram", "-m"]).arg(format!("{}M", bare.memory >> 20));
+    command.arg("-object").arg(format!("memory-backend-file,id=ram,size={},mem-path={ram},share=on", bare.memory));
     command.args(["-nodefaults", "-net", "none", "-display", "none", "-monitor", "none", "-serial", "none"]);
     command.arg("-plugin").arg(format!("{loaded},shared={message}"));
     if !qemu.starts_there {
@@ -144,7 +142,7 @@ fn of_bochs(bare: &Bare, bochs: &Bochs, files: &Files) -> Result<(Command, Vec<O
          error: action=ignore\n\
          info: action=ignore\n\
          log: /dev/stderr\n",
-        (bare.ram + RAM) >> 20,
+        (bare.ram + bare.memory) >> 20,
         inherited(&rom),
         inherited(&display_rom),
         bochs.model
@@ -153,6 +151,6 @@ fn of_bochs(bare: &Bare, bochs: &Bochs, files: &Files) -> Result<(Command, Vec<O
     let mut command = Command::new(path(&bare.program));
     command.args(["-q", "-f", &inherited(&config), "-rc", &inherited(&commands)]);
     command.env("LD_PRELOAD", inherited(&preload)).env("TRAMPTOOL_SHARED", inherited(&files.message));
-    command.env("TRAMPTOOL_RAM", inherited(&files.ram)).env("TRAMPTOOL_RAM_SIZE", RAM.to_string());
+    command.env("TRAMPTOOL_RAM", inherited(&files.ram)).env("TRAMPTOOL_RAM_SIZE", bare.memory.to_string());
     Ok((command, vec![rom, display_rom, preload, commands, config]))
 }

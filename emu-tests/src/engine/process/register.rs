@@ -32,7 +32,8 @@ pub(super) fn place(machine: &Machine, name: &str, bytes: usize) -> Result<Place
     let renamed = machine.bare.names.iter().find(|(ours, _)| *ours == name);
     let theirs = part.map(|(_, whole, _)| *whole).or(renamed.map(|(_, theirs)| *theirs)).unwrap_or(name);
     let number = machine.number(theirs);
-    let number = number.ok_or_else(|| Error::new(format!("emulator: {} has no register {theirs}", machine.bare.program.name())))?;
+    let number = number
+        .ok_or_else(|| Error::new(format!("emulator: {} has no register {theirs}", machine.bare.program.name())))?;
     let setter = machine.bare.setters.iter().find(|(set, _)| *set == name).map(|(_, at)| *at);
     Ok(Place { number, bytes, mask: part.map(|(.., mask)| *mask), setter })
 }

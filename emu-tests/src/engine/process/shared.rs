@@ -134,7 +134,8 @@ impl Shared {
             let may = ProtFlags::READ | ProtFlags::WRITE;
             mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, &file, 0)
         };
-        let at = NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for an engine is at 0"))?;
+        let at =
+            NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for an engine is at 0"))?;
         Ok((file, Shared { at, size }))
     }
 
