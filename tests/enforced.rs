@@ -90,20 +90,8 @@ fn report(args: &[&str]) -> Value {
 
 /// Trampolines of each kind that has a way of its own through the judge.
 const KINDS: [&[&str]; 8] = [
-    &["ftrace_caller", "ftrace_regs_caller", "return_to_handler", "--arch", "x86_64", "--function", "args2"],
-    &[
-        "direct_2",
-        "around_*",
-        "record_*",
-        "programs_*",
-        "sled",
-        "--profile",
-        "bare",
-        "--arch",
-        "x86_64",
-        "--function",
-        "args2",
-    ],
+    &["ftrace_regs_caller", "return_to_handler", "--arch", "x86_64", "--function", "args2", "--set", "return=thunk"],
+    &["direct_2", "around_*", "record_both", "sled", "--profile", "bare", "--arch", "x86_64", "--function", "args2"],
     &["ftrace_caller", "return_to_handler", "--arch", "arm64"],
     &["ftrace_regs_caller", "--arch", "riscv64", "--set", "fp-test=off"],
     &["around_*", "record_*", "programs_*", "--profile", "bare", "--arch", "arm64", "--set", "vectors=save"],
@@ -163,6 +151,10 @@ fn by_another_engine_that_enforces_faults_of_pads_and_returns_are_stopped() {
     let lpad = ["--set", "lpad=on"];
     let (pac, pushed) = (["--set", "guard-return=pac"], ["--set", "guard-return=zicfiss"]);
     for (words, more) in [
+        (bare("x86_64", "DROP_PAD"), &[][..]),
+        (bare("x86_64", "PAD_KIND"), &[][..]),
+        (bare("x86_64", "PAD_LATE"), &[][..]),
+        (bare("x86_64", "PUSH_RET"), &[][..]),
         (bare("arm64", "DROP_PAD"), &[][..]),
         (bare("arm64", "PAD_KIND"), &[][..]),
         (bare("arm64", "WRONG_LINK"), &[][..]),
