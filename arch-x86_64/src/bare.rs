@@ -59,7 +59,7 @@ const FIRST_PAGES: Code = Code::Bytes(&[
 /// Where a CPU begins.
 const FIRST: Code = Code::Bytes(&[(b"", ".code16"), (b"\xe9\x0d\x00", "jmp . - 0xfff0")]);
 
-/// MSR 6A0h is IA32_U_CET. What it pushes is as an exception leaves it, with the number [`WAITS`].
+/// What it pushes is as an exception leaves it, with the number [`WAITS`].
 const BOOT: Code = Code::Bytes(&[
     (b"\x0f\x01\x14\x25\xa0\x06\x20\x00", "lgdt 0x2006a0"),
     (b"\x0f\x01\x1c\x25\xb0\x06\x20\x00", "lidt 0x2006b0"),
@@ -87,8 +87,9 @@ const BOOT: Code = Code::Bytes(&[
     (b"\xeb\x1d", "jmp . + 31"),
 ]);
 
-/// Leaves all registers in the third page and asks, by a byte on port E9h, how to go on. If bytes are to be copied meanwhile, it does
-/// and asks again: Bochs drops what it has decoded where the guest writes. MSR 6A7h is IA32_PL3_SSP.
+/// Leaves registers in the third page and asks, by a byte on port E9h, how to go on: at a step, which is vector 1, the general ones
+/// alone, and all others if the first word there is 2 then. It is 1 where all are there. If bytes are to be copied meanwhile, it does
+/// and asks again: Bochs drops what it has decoded where the guest writes. MSR 6A0h is IA32_U_CET, 6A7h IA32_PL3_SSP.
 const MONITOR: Code = Code::Bytes(&[
     (b"\x50", "push %rax"),
     (b"\x51", "push %rcx"),
@@ -105,23 +106,24 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\x41\x55", "push %r13"),
     (b"\x41\x56", "push %r14"),
     (b"\x41\x57", "push %r15"),
+    (b"\x83\x3c\x25\xc8\x20\x20\x00\x01", "cmpl $1, 0x2020c8"),
+    (b"\x74\x63", "je . + 0x65"),
     (b"\xf3\x48\x0f\xae\xc0", "rdfsbase %rax"),
-    (b"\x50", "push %rax"),
+    (b"\x48\x89\x04\x25\x48\x20\x20\x00", "mov %rax, 0x202048"),
     (b"\xf3\x48\x0f\xae\xc8", "rdgsbase %rax"),
-    (b"\x50", "push %rax"),
+    (b"\x48\x89\x04\x25\x40\x20\x20\x00", "mov %rax, 0x202040"),
     (b"\xb9\xa7\x06\x00\x00", "mov $0x6a7, %ecx"),
     (b"\x0f\x32", "rdmsr"),
-    (b"\x48\xc1\xe2\x20", "shl $32, %rdx"),
-    (b"\x48\x09\xd0", "or %rdx, %rax"),
-    (b"\x50", "push %rax"),
+    (b"\x89\x04\x25\x38\x20\x20\x00", "mov %eax, 0x202038"),
+    (b"\x89\x14\x25\x3c\x20\x20\x00", "mov %edx, 0x20203c"),
     (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
     (b"\x0f\x32", "rdmsr"),
-    (b"\x48\xc1\xe2\x20", "shl $32, %rdx"),
-    (b"\x48\x09\xd0", "or %rdx, %rax"),
-    (b"\x50", "push %rax"),
+    (b"\x89\x04\x25\x30\x20\x20\x00", "mov %eax, 0x202030"),
+    (b"\x89\x14\x25\x34\x20\x20\x00", "mov %edx, 0x202034"),
     (b"\x0f\x20\xd0", "mov %cr2, %rax"),
-    (b"\x50", "push %rax"),
+    (b"\x48\x89\x04\x25\x28\x20\x20\x00", "mov %rax, 0x202028"),
     (b"\x48\x0f\xae\x04\x25\x00\x22\x20\x00", "fxsave64 0x202200"),
+    (b"\xc7\x04\x25\x00\x20\x20\x00\x01\x00\x00\x00", "movl $1, 0x202000"),
     (b"\xb0\xe9", "mov $0xe9, %al"),
     (b"\xe6\xe9", "out %al, $0xe9"),
     (b"\x8b\x0c\x25\x08\x20\x20\x00", "mov 0x202008, %ecx"),
@@ -130,22 +132,23 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\xbe\x00\x28\x20\x00", "mov $0x202800, %esi"),
     (b"\xf3\xa4", "rep movsb"),
     (b"\xeb\xe2", "jmp . - 28"),
+    (b"\x83\x3c\x25\x00\x20\x20\x00\x01", "cmpl $1, 0x202000"),
+    (b"\x72\x5e", "jb . + 0x60"),
+    (b"\x0f\x87\x6f\xff\xff\xff", "ja . - 0x8b"),
     (b"\x48\x0f\xae\x0c\x25\x00\x22\x20\x00", "fxrstor64 0x202200"),
-    (b"\x58", "pop %rax"),
-    (b"\x58", "pop %rax"),
-    (b"\x48\x89\xc2", "mov %rax, %rdx"),
-    (b"\x48\xc1\xea\x20", "shr $32, %rdx"),
+    (b"\x8b\x04\x25\x30\x20\x20\x00", "mov 0x202030, %eax"),
+    (b"\x8b\x14\x25\x34\x20\x20\x00", "mov 0x202034, %edx"),
     (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
     (b"\x0f\x30", "wrmsr"),
-    (b"\x58", "pop %rax"),
-    (b"\x48\x89\xc2", "mov %rax, %rdx"),
-    (b"\x48\xc1\xea\x20", "shr $32, %rdx"),
+    (b"\x8b\x04\x25\x38\x20\x20\x00", "mov 0x202038, %eax"),
+    (b"\x8b\x14\x25\x3c\x20\x20\x00", "mov 0x20203c, %edx"),
     (b"\xb9\xa7\x06\x00\x00", "mov $0x6a7, %ecx"),
     (b"\x0f\x30", "wrmsr"),
-    (b"\x58", "pop %rax"),
+    (b"\x48\x8b\x04\x25\x40\x20\x20\x00", "mov 0x202040, %rax"),
     (b"\xf3\x48\x0f\xae\xd8", "wrgsbase %rax"),
-    (b"\x58", "pop %rax"),
+    (b"\x48\x8b\x04\x25\x48\x20\x20\x00", "mov 0x202048, %rax"),
     (b"\xf3\x48\x0f\xae\xd0", "wrfsbase %rax"),
+    (b"\xc7\x04\x25\x00\x20\x20\x00\x00\x00\x00\x00", "movl $0, 0x202000"),
     (b"\x41\x5f", "pop %r15"),
     (b"\x41\x5e", "pop %r14"),
     (b"\x41\x5d", "pop %r13"),
@@ -169,32 +172,32 @@ const MONITOR: Code = Code::Bytes(&[
 const STUBS: Code = Code::Bytes(&[
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x00", "push $0"),
-    (b"\xe9\xf7\xfe\xff\xff", "jmp . - 260"),
+    (b"\xe9\x77\xfe\xff\xff", "jmp . - 388"),
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x01", "push $1"),
-    (b"\xe9\xee\xfe\xff\xff", "jmp . - 269"),
+    (b"\xe9\x6e\xfe\xff\xff", "jmp . - 397"),
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x03", "push $3"),
-    (b"\xe9\xe5\xfe\xff\xff", "jmp . - 278"),
+    (b"\xe9\x65\xfe\xff\xff", "jmp . - 406"),
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x06", "push $6"),
-    (b"\xe9\xdc\xfe\xff\xff", "jmp . - 287"),
+    (b"\xe9\x5c\xfe\xff\xff", "jmp . - 415"),
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x10", "push $16"),
-    (b"\xe9\xd3\xfe\xff\xff", "jmp . - 296"),
+    (b"\xe9\x53\xfe\xff\xff", "jmp . - 424"),
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x13", "push $19"),
-    (b"\xe9\xca\xfe\xff\xff", "jmp . - 305"),
+    (b"\xe9\x4a\xfe\xff\xff", "jmp . - 433"),
     (b"\x6a\x08", "push $8"),
-    (b"\xe9\xc3\xfe\xff\xff", "jmp . - 312"),
+    (b"\xe9\x43\xfe\xff\xff", "jmp . - 440"),
     (b"\x6a\x0c", "push $12"),
-    (b"\xe9\xbc\xfe\xff\xff", "jmp . - 319"),
+    (b"\xe9\x3c\xfe\xff\xff", "jmp . - 447"),
     (b"\x6a\x0d", "push $13"),
-    (b"\xe9\xb5\xfe\xff\xff", "jmp . - 326"),
+    (b"\xe9\x35\xfe\xff\xff", "jmp . - 454"),
     (b"\x6a\x0e", "push $14"),
-    (b"\xe9\xae\xfe\xff\xff", "jmp . - 333"),
+    (b"\xe9\x2e\xfe\xff\xff", "jmp . - 461"),
     (b"\x6a\x15", "push $21"),
-    (b"\xe9\xa7\xfe\xff\xff", "jmp . - 340"),
+    (b"\xe9\x27\xfe\xff\xff", "jmp . - 468"),
 ]);
 
 /// Calls and jumps by r11, which expect a landing pad.
@@ -204,7 +207,7 @@ const ENTER: Code = Code::Bytes(&[(b"\x41\xff\xd3", "call *%r11"), (b"\x41\xff\x
 const PAGES: [u64; 3] = [0x20_0000, 0x20_1000, 0x20_2000];
 /// Where [`MONITOR`] and [`STUBS`] are in the first.
 const MONITOR_AT: u64 = 0x80;
-const STUBS_AT: u64 = 0x180;
+const STUBS_AT: u64 = 0x200;
 /// Exceptions, and the bytes of the stub of each: the CPU pushes an error code for some.
 const VECTORS: [(u64, u64); 11] =
     [(0, 9), (1, 9), (3, 9), (6, 9), (16, 9), (19, 9), (8, 7), (12, 7), (13, 7), (14, 7), (21, 7)];
@@ -236,6 +239,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
             (0xfff0, FIRST),
         ],
         registers: REGISTERS,
+        general: 0x50..0x100,
         decode,
     }),
     // Below are holes.
@@ -266,7 +270,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     shadow_stack: "ssp",
 });
 
-/// [`MONITOR`] pushes from 0x100 down; FXSAVE64's area is at 0x200 (Intel SDM volume 1, 10.5.1).
+/// [`MONITOR`] pushes general ones from 0x100 down; FXSAVE64's area is at 0x200 (Intel SDM volume 1, 10.5.1).
 const REGISTERS: &[(&str, u64, usize)] = &[
     ("cr2", 0x28, 8),
     ("u_cet", 0x30, 8),

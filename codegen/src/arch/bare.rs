@@ -70,9 +70,14 @@ pub struct Bochs {
     pub rom: &'static [(u64, Code)],
     /// Where the code of the first page leaves registers in the third one, and takes them from: names, offsets, bytes.
     pub registers: &'static [(&'static str, u64, usize)],
-    /// What an instruction does, of which these are the first bytes, at this address: registers by name.
-    pub decode: fn(&[u8], u64, &dyn Fn(&str) -> u64) -> Decoded,
+    /// The offsets of those that it always leaves there: others are to be asked for.
+    pub general: std::ops::Range<u64>,
+    /// What an instruction does.
+    pub decode: Decode,
 }
+
+/// Says what an instruction does, of which these are the first bytes, at this address, where registers by name are so.
+pub type Decode = fn(&[u8], u64, &dyn Fn(&str) -> u64) -> Decoded;
 
 /// What is known of an instruction before it runs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

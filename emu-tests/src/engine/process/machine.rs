@@ -66,6 +66,8 @@ enum Asked {
     Write = 2,
     /// Write code.
     Code = 3,
+    /// Of Bochs's guest: leave all registers in memory.
+    All = 9,
 }
 
 /// A bare machine.
@@ -230,7 +232,7 @@ impl Machine {
     ///
     /// # Errors
     /// The process is gone, or has not all of them.
-    pub fn read(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<&[Cell<u8>]> {
+    pub fn read(&self, mut registers: impl Iterator<Item = (u32, usize)>) -> Result<&[Cell<u8>]> {
         let message = self.message()?;
         let bytes = match &self.bare.program {
             Program::Qemu(_) => {
@@ -240,12 +242,12 @@ impl Machine {
                 }
                 bytes
             }
-            Program::Bochs(bochs) => registers.fold(0, |at, (number, size)| {
+            Program::Bochs(bochs) => registers.try_fold(0, |at, (number, size)| {
                 let to = message.data.iter().skip(at).take(size);
-                let from = self.place(bochs, number).iter().map(Cell::get).chain(std::iter::repeat(0));
+                let from = self.place(bochs, number)?.iter().map(Cell::get).chain(std::iter::repeat(0));
                 to.zip(from).for_each(|(to, byte)| to.set(byte));
-                at + size
-            }),
+                Ok::<usize, Error>(at + size)
+            })?,
         };
         Ok(message.data.get(..bytes).unwrap_or_default())
     }
@@ -257,9 +259,9 @@ impl Machine {
     pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])> + Clone) -> Result<()> {
         let message = self.message()?;
         if let Program::Bochs(bochs) = &self.bare.program {
-            registers.for_each(|(number, value)| {
-                self.place(bochs, number).iter().zip(value).for_each(|(to, byte)| to.set(*byte));
-            });
+            for (number, value) in registers {
+                self.place(bochs, number)?.iter().zip(value).for_each(|(to, byte)| to.set(*byte));
+            }
             return Ok(());
         }
         self.list(registers.clone().map(|(number, value)| (number, value.len())))?;
@@ -268,9 +270,14 @@ impl Machine {
     }
 
     /// Where the guest has left a register, and takes it from.
-    fn place(&self, bochs: &Bochs, number: u32) -> &[Cell<u8>] {
-        let known = bochs.registers.get(number as usize);
-        known.map_or(&[], |(_, at, bytes)| self.cells(self.bare.start - self.bare.ram + 2 * PAGE + at, *bytes))
+    fn place(&self, bochs: &Bochs, number: u32) -> Result<&[Cell<u8>]> {
+        let Some((_, at, bytes)) = bochs.registers.get(number as usize) else { return Ok(&[]) };
+        let frame = self.bare.start - self.bare.ram + 2 * PAGE;
+        let all_are_there = || self.cells(frame, 1).iter().all(|byte| byte.get() == 1);
+        if !bochs.general.contains(at) && !all_are_there() && !self.ask(Asked::All)? {
+            return Err(Error::new("emulator: Bochs's guest does not leave its registers"));
+        }
+        Ok(self.cells(frame + at, *bytes))
     }
 
     /// Put a list of registers into the message; returns their bytes.

@@ -16,9 +16,12 @@ enum { ASKS = 0xe9, STEP = 1 };
 enum { TF = 1 << 8, TRACKER = 1 << 11, PAGE = 4096, PRESENT = 1 };
 enum { NOTHING = 0 };
 
+// What the guest has left of its registers: the general ones, or all; and that it is to leave the others too.
+enum { GENERAL, WHOLE, WANTED };
+
 // The third page: what the guest has to copy, registers as it leaves them, and the bytes to copy.
 struct frame {
-	uint64_t unused, left, unused_too, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
+	uint64_t has, left, unused_too, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
 	uint8_t fxsave[0x800 - 0x100], copied[0x800];
 };
 
@@ -30,6 +33,8 @@ static uint64_t executed, resumed;
 static bool pushes_flags;
 // What the judge has been told, and the bytes of its code that the guest has still to copy.
 static uint64_t said, written, left;
+// The guest has been sent for all registers.
+static bool fetches;
 
 static uint8_t *physical(uint64_t at)
 {
@@ -132,30 +137,45 @@ static void resume(void)
 /// The guest asks.
 static void asked(void)
 {
-	bool copies = frame->left > 0;
+	bool copies = frame->left > 0, is_told = fetches && shared->what != ALL;
 	frame->left = 0;
 	if (!shared->walled) {
 		shared->walled = wall();
 		said = PARKED;
-	} else if (!copies) {
+	} else if (!copies && !fetches) {
 		hide_step();
 		said = frame->vector == STEP ? step() : TRAPPED;
 	}
+	fetches = false;
 	while (said) {
 		if (copies && left && copy())
 			return;
-		shared->ok = copies && !left;
-		shared->what = said;
-		shared->pc = frame->rip;
-		hand_over();
-		copies = shared->what == CODE;
-		if (copies) {
+		if (!is_told) {
+			shared->ok = !left;
+			shared->what = said;
+			shared->pc = frame->rip;
+			hand_over();
+			left = 0;
+		}
+		is_told = copies = false;
+		uint64_t wanted = shared->what;
+		// Whoever goes elsewhere also changes what the CPU expects there.
+		if (wanted == ALL || wanted == GO || wanted == RUN || wanted == BACK) {
+			if (frame->has != WHOLE) {
+				frame->has = WANTED;
+				fetches = true;
+				return;
+			}
+			if (wanted != ALL)
+				said = next(wanted);
+		} else if (wanted == CODE) {
+			copies = true;
 			written = 0;
 			left = shared->bytes < DATA ? shared->bytes : DATA;
 			if (left && copy())
 				return;
 		} else {
-			said = next(shared->what);
+			said = next(wanted);
 		}
 	}
 	resume();

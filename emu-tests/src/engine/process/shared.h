@@ -25,7 +25,7 @@ enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, SP
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
 // What the judge wants.
-enum { READ = 1, WRITE, CODE, GO_ON, GO, STOP, RUN, BACK };
+enum { READ = 1, WRITE, CODE, GO_ON, GO, STOP, RUN, BACK, ALL };
 
 struct range {
 	uint64_t first, last, writes, reads;
