@@ -6,6 +6,7 @@ use codegen::arch::bare::{Bare, Bochs, Boot, Cause, Code, Decoded, Entered, Exce
 use codegen::arch::pads::IndirectBranch;
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, MemorySize, OpAccess, Register};
 
+use crate::emulated::pieces;
 use crate::regs::R11;
 
 /// In place of the firmware, in 16-bit mode: turns on 64-bit mode, with page tables there.
@@ -69,7 +70,7 @@ const BOOT: Code = Code::Bytes(&[
     (b"\x0f\x22\xe0", "mov %rax, %cr4"),
     (b"\x31\xc9", "xor %ecx, %ecx"),
     (b"\x31\xd2", "xor %edx, %edx"),
-    (b"\xb8\x07\x00\x00\x00", "mov $7, %eax"),
+    (b"\xb8\x03\x00\x00\x00", "mov $3, %eax"),
     (b"\x0f\x01\xd1", "xsetbv"),
     (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
     (b"\x8b\x04\x25\xd0\x06\x20\x00", "mov 0x2006d0, %eax"),
@@ -214,6 +215,8 @@ const VECTORS: [(u64, u64); 11] =
 /// Vector 3 may be asked for by code.
 const BREAKPOINT: u64 = 3;
 
+/// Bytes of an XSAVE area with x87 and SSE, which XCR0 enables.
+const XSAVE_BYTES: usize = 576;
 /// CR4: PAE, OSFXSR, OSXMMEXCPT, FSGSBASE, OSXSAVE; and CET.
 const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 16 | 1 << 18;
 const CET: u64 = 1 << 23;
@@ -386,8 +389,19 @@ fn decode(bytes: &[u8], at: u64, register: &dyn Fn(&str) -> u64) -> Decoded {
     let mut accesses = Vec::new();
     let mut factory = InstructionInfoFactory::new();
     for used in factory.info(&insn).used_memory() {
-        let size = if used.memory_size() == MemorySize::Unknown { 0 } else { used.memory_size().size() };
-        let Some(from) = used.virtual_address(0, value).filter(|_| size > 0) else { continue };
+        let Some(from) = used.virtual_address(0, value) else { continue };
+        if matches!(used.memory_size(), MemorySize::Xsave | MemorySize::Xsave64) {
+            let asked = register("rax") & 0xffff_ffff | register("rdx") << 32;
+            // Of other forms, all that the area may have.
+            let (saves, pieces) =
+                pieces(bytes, asked).unwrap_or((used.access() == OpAccess::Write, vec![(0, XSAVE_BYTES)]));
+            accesses.extend(pieces.into_iter().map(|(at, size)| (from.wrapping_add(at), size, saves)));
+            continue;
+        }
+        let size = used.memory_size().size();
+        if size == 0 {
+            continue;
+        }
         let (reads, writes) = match used.access() {
             OpAccess::Read | OpAccess::CondRead => (true, false),
             OpAccess::Write | OpAccess::CondWrite => (false, true),

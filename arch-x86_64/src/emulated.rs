@@ -50,6 +50,28 @@ fn size(code: &[u8]) -> Option<usize> {
     Form::read(code).map(|form| form.size)
 }
 
+/// The bytes of its area that XSAVEC or XRSTOR of these components accesses, as [`Area`] does: whether it stores, offsets and sizes.
+/// `None` if the code begins with neither.
+pub(crate) fn pieces(code: &[u8], asked: u64) -> Option<(bool, Vec<(u64, usize)>)> {
+    let Form { saves, wide, .. } = Form::read(code)?;
+    let (address, tags, st) =
+        (if wide || saves { 8 } else { 4 }, if saves { 2 } else { 1 }, if saves { 16 } else { 10 });
+    let mut all = vec![(HEADER_AT, 8), (XCOMP_AT, 8)];
+    if !saves {
+        all.extend((XCOMP_AT + 8..HEADER_AT + 64).step_by(8).map(|at| (at, 8)));
+    }
+    if asked & X87 != 0 {
+        all.extend([(4, tags), (0, 2), (2, 2), (6, 2), (8, address), (16, address)]);
+        all.extend(places(ST_AT).take(8).map(|at| (at, st)));
+    }
+    if asked & SSE != 0 {
+        all.push((MXCSR_AT, 4));
+        all.extend(saves.then_some((MXCSR_AT + 4, 4)));
+        all.extend(places(XMM_AT).take(VECTORS.len()).map(|at| (at, PLACE as usize)));
+    }
+    Some((saves, all))
+}
+
 /// Run it.
 ///
 /// # Errors

@@ -87,7 +87,7 @@ pub(crate) struct Machine {
     process: RefCell<Option<Child>>,
     /// Why it is gone.
     gone: OnceCell<String>,
-    /// Registers by QEMU's name.
+    /// Registers by the program's name.
     registers: OnceCell<HashMap<String, u32>>,
 }
 
