@@ -90,8 +90,20 @@ fn report(args: &[&str]) -> Value {
 
 /// Trampolines of each kind that has a way of its own through the judge.
 const KINDS: [&[&str]; 8] = [
-    &["ftrace_regs_caller", "return_to_handler", "--arch", "x86_64", "--function", "args2", "--set", "return=thunk"],
-    &["direct_2", "around_*", "record_both", "sled", "--profile", "bare", "--arch", "x86_64", "--function", "args2"],
+    &["return_to_handler", "ftrace_regs_caller", "--arch", "x86_64", "--function", "args2", "--set", "unwinder=orc"],
+    &[
+        "direct_2",
+        "around_*",
+        "sled",
+        "--profile",
+        "bare",
+        "--arch",
+        "x86_64",
+        "--function",
+        "args2",
+        "--set",
+        "unwinder=fp",
+    ],
     &["ftrace_caller", "return_to_handler", "--arch", "arm64"],
     &["ftrace_regs_caller", "--arch", "riscv64", "--set", "fp-test=off"],
     &["around_*", "record_*", "programs_*", "--profile", "bare", "--arch", "arm64", "--set", "vectors=save"],
