@@ -44,6 +44,9 @@ macro_rules! properties {
         pub enum Property { $(#[doc = $about] $variant),* }
 
         impl Property {
+            /// All of them.
+            pub const ALL: &'static [Property] = &[$(Property::$variant),*];
+
             /// The name in reports.
             pub fn name(self) -> &'static str {
                 match self { $(Property::$variant => $name),* }

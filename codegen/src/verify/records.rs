@@ -137,6 +137,10 @@ impl Checker<'_> {
             );
         }
         let second = std::mem::take(&mut state.refilled);
+        // One more than there are events to record is a fault already; a circle may take any number of them.
+        if event.is_none() {
+            return Value::lost(Why::Computed);
+        }
         state.slots.push(Slot { full: None, timed: None, stores: Vec::new(), second });
         Value::of(Root::Slot(state.slots.len() as u8 - 1))
     }

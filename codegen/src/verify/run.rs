@@ -43,13 +43,22 @@ enum Then {
     Ways(Vec<(usize, State)>),
 }
 
+/// Ways through a listing, at most: a trampoline has some dozens, and a circle with a branch in it has no end of them.
+const WAYS: usize = 1024;
+
 impl Checker<'_> {
     /// Follow every way from the start.
     pub(super) fn run(&mut self) {
         self.landing_pad();
         let mut reached = vec![false; self.code.len()];
         let mut ways = vec![(0, self.start.clone())];
+        let mut followed = 0;
         while let Some((mut at, mut state)) = ways.pop() {
+            followed += 1;
+            if followed > WAYS {
+                self.fault(at, Property::Control, "ways go round in a circle, and part there");
+                break;
+            }
             // No way is longer, if it is no circle.
             for _ in 0..=2 * self.code.len() {
                 reached.get_mut(at).into_iter().for_each(|r| *r = true);

@@ -16,15 +16,34 @@ use crate::tools::{below, call, read, root, write};
 use crate::verb::Outcome;
 use points::{Point, points};
 
-/// Who judges: the files with the checks, the crate's root, and the commands that show what they notice. `SAMPLE` is a number of mutants.
-const CHECKERS: [(&str, &[&str], &str, &[&str]); 2] = [
-    ("verify", &["codegen/src/verify"], "codegen/src/lib.rs", &["mutate --by verify --sample SAMPLE --format json"]),
-    (
-        "judge",
-        &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
-        "emu-tests/src/lib.rs",
-        &["mutate --sample SAMPLE --format json"],
-    ),
+/// Who judges.
+struct Checker {
+    name: &'static str,
+    /// The files with the checks.
+    files: &'static [&'static str],
+    /// Their crate's root.
+    root: &'static str,
+    /// Commands of the tool that show what is noticed: `SAMPLE` is a number of mutants.
+    commands: &'static [&'static str],
+    /// What `cargo test` runs: these tests pass, and with a switch one of them should fail.
+    tests: &'static [&'static str],
+}
+
+const CHECKERS: [Checker; 2] = [
+    Checker {
+        name: "verify",
+        files: &["codegen/src/verify"],
+        root: "codegen/src/lib.rs",
+        commands: &[],
+        tests: &["--workspace --test verify"],
+    },
+    Checker {
+        name: "judge",
+        files: &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
+        root: "emu-tests/src/lib.rs",
+        commands: &["mutate --sample SAMPLE --format json", "mutate --profile bare --sample SAMPLE --format json"],
+        tests: &[],
+    },
 ];
 
 /// What reads the switch: a number in the environment.
@@ -36,7 +55,7 @@ const SWITCH: &str = "\n/// A statement that is left out.\n#[allow(missing_docs,
 
 /// What was asked for.
 struct Asked {
-    checker: &'static (&'static str, &'static [&'static str], &'static str, &'static [&'static str]),
+    checker: &'static Checker,
     sample: usize,
     /// The first switch, and how far it is to the next one.
     from: usize,
@@ -49,7 +68,7 @@ impl Asked {
             Failure::new("cargo xtask checker", what, "give verify or judge, then [--sample N] [--from N] [--step N]")
         };
         let name = args.first().map_or("", String::as_str);
-        let checker = CHECKERS.iter().find(|(known, ..)| *known == name);
+        let checker = CHECKERS.iter().find(|checker| checker.name == name);
         let checker = checker.ok_or_else(|| refused(format!("no checker is called '{name}'")))?;
         let mut asked = Asked { checker, sample: 3, from: 0, step: 1 };
         let mut words = args.iter().skip(1);
@@ -75,17 +94,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--locked", "--quiet", "--bin", "tramptool"]).current_dir(&copy);
     call(&mut cargo)?;
-    let tool = copy.join("target/debug/tramptool");
-    let (name, _, _, commands) = *asked.checker;
-    let noticed = |n: Option<usize>| -> Result<Vec<String>, Failure> {
-        commands.iter().map(|command| result(&tool, &command.replace("SAMPLE", &asked.sample.to_string()), n)).collect()
-    };
-    let before = noticed(None)?;
+    let (name, before) = (asked.checker.name, noticed(&asked, &copy, None)?);
     let mine: Vec<(usize, &Point)> = all.iter().enumerate().filter(|(_, point)| point.checker == name).collect();
     let tried: Vec<_> = mine.iter().skip(asked.from).step_by(asked.step).collect();
     let mut unnoticed = 0;
     for (n, point) in &tried {
-        if noticed(Some(*n))? == before {
+        if noticed(&asked, &copy, Some((*n, &before)))? == before {
             unnoticed += 1;
             println!("{}:{}: {}", point.file, point.line, point.text);
         }
@@ -108,7 +122,7 @@ fn switched(copy: &Path) -> Result<Vec<Point>, Failure> {
         }
     }
     let mut all = Vec::new();
-    for (checker, dirs, lib, _) in CHECKERS {
+    for Checker { name: checker, files: dirs, root: lib, .. } in CHECKERS {
         for dir in dirs {
             let mut files: Vec<PathBuf> = below(&root().join(dir))?;
             files.sort();
@@ -125,7 +139,7 @@ fn switched(copy: &Path) -> Result<Vec<Point>, Failure> {
 
 /// Is the file one that gets switches?
 fn is_judge(file: &str) -> bool {
-    CHECKERS.iter().any(|(_, dirs, lib, _)| *lib == file || dirs.iter().any(|dir| file.starts_with(dir)))
+    CHECKERS.iter().any(|checker| checker.root == file || checker.files.iter().any(|dir| file.starts_with(dir)))
 }
 
 /// Write a file, if it is another one.
@@ -133,15 +147,26 @@ fn changed(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).ok().as_deref() == Some(text) { Ok(()) } else { write(path, text.as_bytes()) }
 }
 
-/// What a command says of each fault; or how it ended.
-fn result(tool: &Path, command: &str, n: Option<usize>) -> Result<String, Failure> {
-    let mut run = Command::new(tool);
-    run.args(command.split(' '));
-    if let Some(n) = n {
-        run.env("TRAMPTOOL_REMOVED", n.to_string());
+/// What each command says of each fault, and how each test ends; with a switch, up to the first that is not as it was.
+fn noticed(asked: &Asked, copy: &Path, switch: Option<(usize, &Vec<String>)>) -> Result<Vec<String>, Failure> {
+    let tool = copy.join("target/debug/tramptool");
+    let tests = asked.checker.tests.iter().map(|words| (Path::new("cargo"), format!("test --locked --quiet {words}")));
+    let sample = asked.sample.to_string();
+    let commands = asked.checker.commands.iter().map(|words| (tool.as_path(), words.replace("SAMPLE", &sample)));
+    let mut all = Vec::new();
+    for (program, words) in tests.chain(commands) {
+        let mut run = Command::new(program);
+        run.args(words.split(' ')).current_dir(copy);
+        if let Some((n, _)) = switch {
+            run.env("TRAMPTOOL_REMOVED", n.to_string());
+        }
+        let out = run.output().map_err(|e| Failure::at(program, e, "see what cargo said"))?;
+        all.push(format!("{:?}\n{}", out.status.code(), outcomes(&String::from_utf8_lossy(&out.stdout))));
+        if switch.is_some_and(|(_, before)| all.last() != before.get(all.len() - 1)) {
+            break;
+        }
     }
-    let out = run.output().map_err(|e| Failure::at(tool, e, "see what cargo said"))?;
-    Ok(format!("{:?}\n{}", out.status.code(), outcomes(&String::from_utf8_lossy(&out.stdout))))
+    Ok(all)
 }
 
 /// The lines of a report that say what became of a mutant.
