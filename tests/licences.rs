@@ -251,6 +251,29 @@ fn libraries_take_later_releases_than_the_tested_ones() {
     }
 }
 
+/// Each version that is locked has audits of others in supply-chain/, or stands there as one that nobody is known to have read.
+/// `./x vet` asks more; it takes cargo-vet, and so a network.
+#[test]
+fn a_new_version_is_a_decision() {
+    let [config, imports] = ["supply-chain/config.toml", "supply-chain/imports.lock"].map(toml);
+    let excepted = |name: &str, version: &str| {
+        let list = config["exemptions"].get(name).and_then(toml::Value::as_array);
+        list.is_some_and(|list| list.iter().any(|one| one["version"].as_str() == Some(version)))
+    };
+    let audited: Vec<_> =
+        imports["audits"].as_table().unwrap().values().map(|from| from["audits"].as_table().unwrap()).collect();
+    let lock = toml("Cargo.lock");
+    let locked = lock["package"].as_array().unwrap().iter().filter(|package| package.get("source").is_some());
+    let unread = locked.map(|p| [&p["name"], &p["version"]].map(|of| of.as_str().unwrap()));
+    let unread: Vec<_> = unread
+        .filter(|[name, version]| !excepted(name, version) && !audited.iter().any(|a| a.contains_key(*name)))
+        .collect();
+    assert!(
+        unread.is_empty(),
+        "read these, then say so by `cargo vet certify` or `cargo vet add-exemption`: {unread:?}"
+    );
+}
+
 /// Nobody depends on the workspaces beside ours.
 #[test]
 fn other_workspaces_pin_what_they_use() {
