@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use codegen::ask::spec::{Body, Kind, Spec};
 use codegen::backend::Backend;
+use codegen::contract::Contract;
 use codegen::effect::faults::Operator;
+use codegen::plan::Plan;
 use codegen::profile::target::Target;
-use codegen::verify::Property;
+use codegen::verify::{self, Property};
+use codegen::words::step::Step;
 use tool::suite;
 
 /// Every trampoline of every kind, under every set of options.
@@ -83,40 +86,88 @@ impl Found {
     }
 }
 
+/// What was done to the steps of plans.
+const EDITS: [(&str, fn(&mut Vec<Step>, usize)); 4] = [
+    ("without", |steps, at| {
+        steps.remove(at);
+    }),
+    ("twice", |steps, at| steps.insert(at, steps[at])),
+    ("swapped", |steps, at| {
+        let to = (at + 1).min(steps.len() - 1);
+        steps.swap(at, to);
+    }),
+    ("at the end", |steps, at| steps[at..].rotate_left(1)),
+];
+
+impl Found {
+    /// The same in plans of which every step in turn is edited so.
+    fn add_plans(&mut self, target: &Target, edit: fn(&mut Vec<Step>, usize)) {
+        for spec in suite::specs(&suite::trampolines(target).unwrap()) {
+            let contract = Contract::of(&spec, target).unwrap();
+            let mut plan = Plan::default();
+            plan.make(&spec, target).unwrap();
+            assert_eq!(verify::plan::plan(&plan, &contract), [], "{}", spec.name);
+            let steps = plan.steps.clone();
+            for at in 0..steps.len() {
+                plan.steps.clone_from(&steps);
+                edit(&mut plan.steps, at);
+                let faults = verify::plan::plan(&plan, &contract);
+                self.mutants += 1;
+                self.unnoticed += usize::from(faults.is_empty());
+                faults.iter().for_each(|fault| *self.faults.entry(fault.property).or_default() += 1);
+            }
+        }
+    }
+}
+
+/// What was found in each of a few sets, as a table.
+fn table(name: &str, columns: &[(&str, Found)]) -> String {
+    let mut out = String::new();
+    let names: String = columns.iter().map(|(name, _)| format!("{name:>11}")).collect();
+    writeln!(out, "\n{name:11}{names}").unwrap();
+    let mut row = |name: &str, cell: &dyn Fn(&Found) -> usize| {
+        let cells: String = columns.iter().map(|(_, found)| format!("{:>11}", cell(found))).collect();
+        writeln!(out, "{name:11}{cells}").unwrap();
+    };
+    row("mutants", &|found| found.mutants);
+    row("unnoticed", &|found| found.unnoticed);
+    for property in Property::ALL {
+        row(property.name(), &|found| found.faults.get(property).copied().unwrap_or(0));
+    }
+    out
+}
+
 /// Each check of the symbolic checker finds as many faults in the mutants as before: `cargo xtask checker verify` takes one check
 /// away after the other, and this test must notice. That these mutants have faults is what the emulator says (tests/mutate.rs).
 #[test]
 fn as_many_faults_are_found_as_before() {
     let mut out = String::from(
         "Faults that the symbolic checker finds in mutants of everything that is generated, by property. Under \"options\": of one\n\
-         mutant in seven, with one option that is not its default. Written by `cargo xtask bless verify`.\n",
+         mutant in seven, with one option that is not its default. Then those that it finds in plans, of all architectures, with\n\
+         one step edited. Written by `cargo xtask bless verify`.\n",
     );
     for profile in ["linux-6.12", "linux-7.3", "bare"] {
         let mut columns = Vec::new();
+        let mut plans = EDITS.map(|(name, _)| (name, Found::default()));
         for backend in tool::BACKENDS {
             let convention = tool::profile(profile).unwrap().convention(backend.facts().name).unwrap();
+            let target = backend.target(convention, convention.defaults()).unwrap();
             let mut found = Found::default();
-            found.add(*backend, &backend.target(convention, convention.defaults()).unwrap(), 1);
+            found.add(*backend, &target, 1);
             columns.push((backend.facts().name, found));
+            plans.iter_mut().zip(EDITS).for_each(|((_, found), (_, edit))| found.add_plans(&target, edit));
             let mut found = Found::default();
             for (_, option) in convention.offered() {
                 for choices in convention.combinations(|o| o.name == option.name).into_iter().skip(1) {
-                    found.add(*backend, &backend.target(convention, choices).unwrap(), 7);
+                    let target = backend.target(convention, choices).unwrap();
+                    found.add(*backend, &target, 7);
+                    plans.iter_mut().zip(EDITS).for_each(|((_, found), (_, edit))| found.add_plans(&target, edit));
                 }
             }
             columns.push(("options", found));
         }
-        let names: String = columns.iter().map(|(name, _)| format!("{name:>9}")).collect();
-        writeln!(out, "\n{profile:11}{names}").unwrap();
-        let mut row = |name: &str, cell: &dyn Fn(&Found) -> usize| {
-            let cells: String = columns.iter().map(|(_, found)| format!("{:>9}", cell(found))).collect();
-            writeln!(out, "{name:11}{cells}").unwrap();
-        };
-        row("mutants", &|found| found.mutants);
-        row("unnoticed", &|found| found.unnoticed);
-        for property in Property::ALL {
-            row(property.name(), &|found| found.faults.get(property).copied().unwrap_or(0));
-        }
+        out += &table(profile, &columns);
+        out += &table(&format!("{profile}, plans"), &plans);
     }
     common::blessed("tests/verify.expected", &out);
 }

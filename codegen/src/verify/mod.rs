@@ -74,6 +74,9 @@ properties! {
     Record "record" "What is to be recorded is, in a slot of its own.";
 }
 
+/// Ways through a listing or a plan, at most: a trampoline has some dozens, and a circle with a branch in it has no end of them.
+const WAYS: usize = 1024;
+
 /// Something wrong, at a line of the listing or, of a plan, a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {

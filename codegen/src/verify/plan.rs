@@ -1,6 +1,6 @@
 //! The checker for plans: the order of steps on each way, before there are instructions.
 
-use super::{Fault, Property};
+use super::{Fault, Property, WAYS};
 use crate::ask::kind::Gives;
 use crate::contract::Contract;
 use crate::contract::demand::Called;
@@ -44,7 +44,13 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     let mut faults = Vec::new();
     let calls = contract.calls();
     let mut ways = vec![(0, State::default())];
+    let mut followed = 0;
     while let Some((from, mut state)) = ways.pop() {
+        followed += 1;
+        if followed > WAYS {
+            faults.push(fault(from, Property::Control, "ways go round in a circle, and part there"));
+            break;
+        }
         let mut at = from;
         loop {
             let Some(&step) = plan.steps.get(at) else {

@@ -43,9 +43,6 @@ enum Then {
     Ways(Vec<(usize, State)>),
 }
 
-/// Ways through a listing, at most: a trampoline has some dozens, and a circle with a branch in it has no end of them.
-const WAYS: usize = 1024;
-
 impl Checker<'_> {
     /// Follow every way from the start.
     pub(super) fn run(&mut self) {
@@ -55,7 +52,7 @@ impl Checker<'_> {
         let mut followed = 0;
         while let Some((mut at, mut state)) = ways.pop() {
             followed += 1;
-            if followed > WAYS {
+            if followed > super::WAYS {
                 self.fault(at, Property::Control, "ways go round in a circle, and part there");
                 break;
             }

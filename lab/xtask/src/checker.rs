@@ -34,7 +34,7 @@ const CHECKERS: [Checker; 2] = [
         name: "verify",
         files: &["codegen/src/verify"],
         root: "codegen/src/lib.rs",
-        commands: &[],
+        commands: &["mutate --by verify --sample SAMPLE --format json"],
         tests: &["--workspace --test verify"],
     },
     Checker {
@@ -147,14 +147,14 @@ fn changed(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).ok().as_deref() == Some(text) { Ok(()) } else { write(path, text.as_bytes()) }
 }
 
-/// What each command says of each fault, and how each test ends; with a switch, up to the first that is not as it was.
+/// What each command says of each fault, and how each test ends, the quicker ones first; with a switch, up to the first that is not as it was.
 fn noticed(asked: &Asked, copy: &Path, switch: Option<(usize, &Vec<String>)>) -> Result<Vec<String>, Failure> {
     let tool = copy.join("target/debug/tramptool");
     let tests = asked.checker.tests.iter().map(|words| (Path::new("cargo"), format!("test --locked --quiet {words}")));
     let sample = asked.sample.to_string();
     let commands = asked.checker.commands.iter().map(|words| (tool.as_path(), words.replace("SAMPLE", &sample)));
     let mut all = Vec::new();
-    for (program, words) in tests.chain(commands) {
+    for (program, words) in commands.chain(tests) {
         let mut run = Command::new(program);
         run.args(words.split(' ')).current_dir(copy);
         if let Some((n, _)) = switch {

@@ -8,6 +8,7 @@ mod seeds;
 mod surface;
 
 use std::fs::{self, File};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ const ADDRESSES: u64 = 8 << 30;
 /// What was asked for.
 struct Asked {
     inputs: usize,
+    /// The number of the first.
+    from: usize,
     seed: u64,
     surfaces: Vec<&'static Surface>,
 }
@@ -53,20 +56,45 @@ struct Ended {
     time: Duration,
 }
 
-/// Do it.
+/// Do it, on each CPU.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let asked = Asked::of(args)?;
-    let dir = root().join("target/hostile");
-    fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room"))?;
     let tool = std::env::var_os("TRAMPTOOL").map_or_else(|| root().join("target/debug/tramptool"), PathBuf::from);
-    let seeds = Seeds::made(&tool, &dir)?;
-    println!("hostile {} --seed {}", asked.inputs, asked.seed);
+    println!("hostile {} --from {} --seed {}", asked.inputs, asked.from, asked.seed);
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let parts: Vec<Result<Vec<Tally>, Failure>> = std::thread::scope(|scope| {
+        let (asked, tool) = (&asked, &tool);
+        let begun: Vec<_> = (0..workers).map(|n| scope.spawn(move || part(asked, tool, n, workers))).collect();
+        begun.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
     let mut tallies: Vec<Tally> = asked.surfaces.iter().map(|_| Tally::default()).collect();
-    for n in 0..asked.inputs {
+    for part in parts {
+        tallies.iter_mut().zip(&part?).for_each(|(tally, part)| tally.add(part));
+    }
+    println!("{:<16} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}", "surface", "0", "1", "2", "findings", "most MiB", "ms each");
+    for (surface, tally) in asked.surfaces.iter().zip(&tallies) {
+        let [done, differs, trouble] = tally.codes;
+        let each = tally.time.as_millis() as usize / tally.inputs().max(1);
+        let (name, peak) = (surface.name, tally.peak >> 10);
+        println!("{name:<16} {done:>8} {differs:>8} {trouble:>8} {:>8} {peak:>9} {each:>9}", tally.findings);
+    }
+    let findings: usize = tallies.iter().map(|tally| tally.findings).sum();
+    let done: usize = tallies.iter().map(Tally::inputs).sum();
+    println!("{done} inputs, {findings} findings");
+    Ok(if findings == 0 && done == asked.inputs { Outcome::Good } else { Outcome::Bad })
+}
+
+/// One input of `workers`, from the one with this number on, in a directory of its own.
+fn part(asked: &Asked, tool: &Path, first: usize, workers: usize) -> Result<Vec<Tally>, Failure> {
+    let dir = root().join("target/hostile").join(first.to_string());
+    fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room"))?;
+    let seeds = Seeds::made(tool, &dir)?;
+    let mut tallies: Vec<Tally> = asked.surfaces.iter().map(|_| Tally::default()).collect();
+    for n in (asked.from..asked.from + asked.inputs).skip(first).step_by(workers) {
         let which = n % asked.surfaces.len();
         let mut rng = Rng(asked.seed ^ (n as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
         let words = asked.surfaces[which].words(&seeds, &mut rng, &dir)?;
-        let ended = ended(&tool, &words, &dir)?;
+        let ended = ended(tool, &words, &dir)?;
         let tally = &mut tallies[which];
         tally.peak = tally.peak.max(ended.peak);
         tally.time += ended.time;
@@ -74,36 +102,41 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             (Some(code @ 0..=2), true) => tally.codes[code as usize] += 1,
             _ => {
                 tally.findings += 1;
-                report(&asked, n, &words, &ended, &dir)?;
+                report(asked, n, &words, &ended, &dir)?;
             }
         }
     }
-    println!("{:<16} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}", "surface", "0", "1", "2", "findings", "most MiB", "ms each");
-    for (surface, tally) in asked.surfaces.iter().zip(&tallies) {
-        let [done, differs, trouble] = tally.codes;
-        let each = tally.time.as_millis() as usize / (done + differs + trouble + tally.findings).max(1);
-        let (name, peak) = (surface.name, tally.peak >> 10);
-        println!("{name:<16} {done:>8} {differs:>8} {trouble:>8} {:>8} {peak:>9} {each:>9}", tally.findings);
+    Ok(tallies)
+}
+
+impl Tally {
+    fn inputs(&self) -> usize {
+        self.codes.iter().sum::<usize>() + self.findings
     }
-    let findings: usize = tallies.iter().map(|tally| tally.findings).sum();
-    println!("{} inputs, {findings} findings", asked.inputs);
-    Ok(if findings == 0 { Outcome::Good } else { Outcome::Bad })
+
+    fn add(&mut self, part: &Tally) {
+        self.codes.iter_mut().zip(part.codes).for_each(|(all, of)| *all += of);
+        self.findings += part.findings;
+        self.peak = self.peak.max(part.peak);
+        self.time += part.time;
+    }
 }
 
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
         let refused = |what: &str| {
             let names: Vec<&str> = SURFACES.iter().chain(ENFORCED).map(|surface| surface.name).collect();
-            let remedy = format!("give [N] [--seed S] [--surface NAME], of {}", names.join(", "));
+            let remedy = format!("give [N] [--from N] [--seed S] [--surface NAME], of {}", names.join(", "));
             Failure::new("cargo xtask hostile", what.to_owned(), remedy)
         };
-        let mut asked = Asked { inputs: 1_000_000, seed: 1, surfaces: SURFACES.iter().collect() };
+        let mut asked = Asked { inputs: 1_000_000, from: 0, seed: 1, surfaces: SURFACES.iter().collect() };
         let mut words = args.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| refused(&format!("{word} has no value")));
             let number = |text: &str| text.parse().map_err(|_| refused(&format!("{text} is no number")));
             match word.as_str() {
                 "--seed" => asked.seed = number(value()?)?,
+                "--from" => asked.from = usize::try_from(number(value()?)?).map_err(|_| refused("too many"))?,
                 "--surface" => {
                     let name = value()?;
                     asked.surfaces = SURFACES.iter().chain(ENFORCED).filter(|surface| surface.name == name).collect();
@@ -156,7 +189,7 @@ fn memory(child: &Child) -> u64 {
 
 /// Print a finding, and keep its inputs.
 fn report(asked: &Asked, n: usize, words: &[String], ended: &Ended, dir: &Path) -> Result<(), Failure> {
-    let kept = dir.join(format!("finding-{}-{n}", asked.seed));
+    let kept = root().join("target/hostile").join(format!("finding-{}-{n}", asked.seed));
     let refused = |e: std::io::Error| Failure::at(&kept, e, "make room");
     fs::create_dir_all(&kept).map_err(refused)?;
     let inputs: Vec<PathBuf> = words.iter().map(|word| dir.join(word)).filter(|path| path.is_file()).collect();

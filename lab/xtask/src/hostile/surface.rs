@@ -51,6 +51,7 @@ pub const SURFACES: &[Surface] = &[
     row("cost", Kind::Object, "cost --object {} --contract ARCH.toml"),
     row("link", Kind::Fixture, "link {} -o image"),
     row("sites", Kind::Fixture, "sites {}"),
+    row("marks", Kind::Archive, "check --marks {}"),
     row("audit", Kind::Object, "audit {} --function f* --runs 4"),
     row("archive", Kind::Archive, "audit {} --all --runs 4"),
     row("compressed", Kind::Compressed, "sites {}"),
