@@ -285,9 +285,9 @@ codegen::rows! { Insn, w names out target;
     Blr { reg } => write!(w, "blr\t{}", name(reg)),
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; blr X(r)) }, Effects::flow(Flow::Call).and(Action::CallRegister { reg });
     Br { reg } => write!(w, "br\t{}", name(reg)),
-        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; br X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg });
     Ret { reg } => if reg == X30 { w.write_str("ret") } else { write!(w, "ret\t{}", name(reg)) },
-        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; ret X(r)) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg });
     AddLo12 { dst, base, sym } => write!(w, "add\t{}, {}, :lo12:{}", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; add XSP(r), XSP(b), 0); out.fixup(4, reloc::ADD_ABS_LO12_NC, Ref::Symbol(sym), 0) },
         Effects::action(Action::Low { dst, base, of: Part::Symbol(sym) });

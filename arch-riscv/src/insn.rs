@@ -245,7 +245,7 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     Jr { reg } => if reg == RA { w.write_str("ret") } else { write!(w, "jr\t{}", name(reg)) },
         { let r = x(reg)?;
           if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jr X(r)) }
-          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false });
+          else { dynasm!(out ; .arch riscv64 ; .feature i, c ; jalr zero, X(r), 0) } }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg });
     Jalr { reg } => write!(w, "jalr\t{}", name(reg)),
         { let r = x(reg)?;
           if rvc && reg != ZERO { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.jalr X(r)) }

@@ -320,7 +320,7 @@ codegen::rows! { Insn, w names out target;
     LeaSym { dst, sym } => write!(w, "lea\t{}(%rip), %{}", names.sym(sym), name(dst)),
         { at_rip(out, 0x8d, dst, sym)? }, written(dst, Effects::action(Action::Address { dst, sym }));
     JmpR11 => w.write_str("jmp\t*%r11"),
-        { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg: R11, links: false });
+        { dynasm!(out ; .arch x64 ; jmp r11) }, Effects::flow(Flow::Leave).and(Action::LeaveBy { reg: R11 });
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch x64 ; call DWORD 0); out.fixup(4, reloc::PLT32, Ref::Symbol(sym), -4) },
         Effects { stores: 1, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };

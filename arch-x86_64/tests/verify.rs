@@ -43,6 +43,24 @@ fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<X86_64>();
 }
 
+/// A jump to what does not return in its place is no return.
+#[test]
+fn a_return_by_another_function_is_found() {
+    let convention = profiles::default_convention(&tramptool_x86_64::FACTS).unwrap();
+    let thunk = Choices::default().with(Return::INDEX, Return::Thunk as usize);
+    let target = X86_64::target(convention, thunk).unwrap();
+    let spec = Spec::of("t", Kind::Entry(Regs::Args));
+    let faults = backend::verify::<X86_64>(&spec, &target, |listing| {
+        listing
+            .symbols
+            .iter_mut()
+            .filter(|symbol| symbol.name == "__x86_return_thunk")
+            .for_each(|s| s.name = "another");
+        Ok(())
+    });
+    assert!(faults.unwrap().iter().any(|fault| fault.property == Property::Way));
+}
+
 /// A trampoline under another `return` than the default, with what `change` makes of its instructions: how often its returns are
 /// found wrong.
 fn wrong_returns(style: Return, change: impl Fn(Insn) -> Option<Insn>) -> usize {

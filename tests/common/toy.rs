@@ -39,7 +39,7 @@ impl Op {
             Op::Store(reg, at) => Effects::store(reg, at.value),
             Op::Load(reg, at) => Effects::load(reg, at.value),
             Op::Call(sym) => Effects::flow(Flow::Call).and(Action::CallSymbol { sym }),
-            Op::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg, links: false }),
+            Op::Jump(reg) => Effects::flow(Flow::Leave).and(Action::LeaveBy { reg }),
         }
     }
 }

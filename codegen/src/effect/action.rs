@@ -471,8 +471,6 @@ pub enum Action {
     LeaveBy {
         /// The register.
         reg: Reg,
-        /// The address of the next instruction comes into the link register.
-        links: bool,
     },
     /// Leave for the address that lies at SP, which is popped; by way of a function that does so, if one is named.
     Return {

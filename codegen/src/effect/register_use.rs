@@ -169,7 +169,8 @@ fn of_branch(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
         Action::BranchIf { reg, .. }
         | Action::BranchIfBit { reg, .. }
         | Action::BranchIfNegative { reg }
-        | Action::CallRegister { reg } => add(reads, reg),
+        | Action::CallRegister { reg }
+        | Action::LeaveBy { reg } => add(reads, reg),
         Action::BranchIfFlags { .. } | Action::BranchIfNotBelow | Action::BranchIfSigned => reads.flags = true,
         Action::BranchIfRegNotBelow { reg, with }
         | Action::BranchIfRegSigned { reg, with }
@@ -178,10 +179,6 @@ fn of_branch(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touche
             add(reads, with);
         }
         Action::LeaveFor { through, .. } => through.into_iter().for_each(|reg| add(writes, reg)),
-        Action::LeaveBy { reg, links } => {
-            add(reads, reg);
-            abi.link.filter(|_| links).into_iter().for_each(|link| writes.add(link));
-        }
         // A function that returns in its place pops.
         Action::Return { thunk: None } => {
             reads.add(abi.sp);

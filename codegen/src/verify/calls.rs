@@ -226,7 +226,6 @@ impl Checker<'_> {
         self.site.c_loses(abi).iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
         (state.flags, state.tested, state.compared) = (lost, None, None);
         let sp = state.get(abi.sp).on_stack().unwrap_or(0);
-        state.memory.forget_below(sp);
         (0..copied.unwrap_or(0)).for_each(|word| state.memory.store(sp + 8 * word, lost));
         if !self.contract.leaves_vectors() {
             for (n, vector) in state.vectors.iter_mut().enumerate() {

@@ -210,9 +210,6 @@ impl Checker<'_> {
     /// A result register, as the function left it, the program that stands for it, or the last handler that was shown it.
     fn result(&self, reg: Reg, moment: Moment, slot: Option<(&Field, i32)>, state: &State) -> Option<Value> {
         let (abi, kind) = (self.abi, self.contract.kind);
-        if kind.returned_to() {
-            return Some(self.left(Content::Result(reg), state).unwrap_or(self.start.get(reg)));
-        }
         if !abi.rets.contains(&reg) {
             return Some(Value::of(Root::Body(reg)));
         }

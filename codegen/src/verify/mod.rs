@@ -301,7 +301,7 @@ impl<'c> Checker<'c> {
             self.symbols.get(usize::from(sym.0)).map(|s| Term::from(Of::Symbol(s.name.into())).plus(s.add.into()))
         };
         let root = match value.root {
-            _ if value == self.op => Of::Op,
+            _ if value == self.op => return Some(Of::Op.into()),
             Root::Number => Of::Number,
             Root::Register(reg) => Of::Reg(reg),
             Root::Vector(n, _) => Of::Vector(n),
@@ -319,8 +319,7 @@ impl<'c> Checker<'c> {
             Root::Lost(value::Why::Unwritten) => Of::Older,
             _ => return None,
         };
-        let add = if root == Of::Op { 0 } else { value.add };
-        Some(Term::from(root).plus(add))
+        Some(Term::from(root).plus(value.add))
     }
 
     /// The value in words: as a term where it is one.

@@ -12,7 +12,6 @@ use crate::words::step::ExitPath;
 impl Checker<'_> {
     /// The trampoline is left.
     pub(super) fn leave(&mut self, line: usize, action: Action, state: &mut State) {
-        self.decided(line, state);
         self.returns(line, action);
         if !state.pushed.is_empty() {
             self.fault(line, Property::Guard, "the shadow stack keeps what this function has pushed");
@@ -58,16 +57,7 @@ impl Checker<'_> {
     /// The address to which the way out leads. SP in `state` becomes that at this address.
     fn destination(&mut self, line: usize, action: Action, state: &mut State) -> Option<Value> {
         match action {
-            Action::LeaveBy { reg, links } => {
-                if links {
-                    self.fault(line, Property::Way, "the way out links");
-                }
-                let goes_to = state.get(reg);
-                if let (true, Some(link)) = (links, self.abi.link) {
-                    state.set(link, Value::lost(Why::Computed));
-                }
-                Some(goes_to)
-            }
+            Action::LeaveBy { reg } => Some(state.get(reg)),
             Action::LeaveFor { sym, through } => {
                 through.into_iter().for_each(|reg| state.set(reg, Value::of(Root::Symbol(sym))));
                 Some(Value::of(Root::Symbol(sym)))
@@ -82,10 +72,7 @@ impl Checker<'_> {
                 state.set(self.abi.sp, Value::stack(sp + 8));
                 Some(goes_to)
             }
-            _ => {
-                self.fault(line, Property::Way, "nobody knows where the way out leads");
-                None
-            }
+            _ => Some(Value::lost(Why::Computed)),
         }
     }
 

@@ -164,7 +164,6 @@ impl Checker<'_> {
         (state.flags, state.tested, state.compared) = (lost, None, None);
         let n = state.slots.len() as u8;
         [Root::Slot(n), Root::Full(n)].into_iter().for_each(|root| state.replace(Value::of(root), lost));
-        state.memory.forget_below(state.get(self.abi.sp).on_stack().unwrap_or(0));
         state.refilled = true;
     }
 
