@@ -31,6 +31,11 @@ fn ways_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn a_label_that_is_nowhere_is_found() {
+    verify::label_that_is_nowhere::<Arm64>();
+}
+
+#[test]
 fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<Arm64>();
 }

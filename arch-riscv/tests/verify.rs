@@ -39,6 +39,11 @@ fn ways_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn a_label_that_is_nowhere_is_found() {
+    verify::label_that_is_nowhere::<Riscv64>();
+}
+
+#[test]
 fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<Riscv64>();
 }

@@ -4,11 +4,12 @@
 mod verify;
 
 use codegen::ask::option::{Choice, Choices};
-use codegen::ask::spec::{Kind, Regs, Spec};
+use codegen::ask::spec::{Body, Kind, Regs, Spec};
 use codegen::backend;
 use codegen::listing::Line;
 use codegen::listing::isa::Architecture;
 use codegen::verify::Property;
+use codegen::words::recorder::{Clock, Events, Recorder};
 use tramptool_x86_64::X86_64;
 use tramptool_x86_64::insn::Insn;
 use tramptool_x86_64::option::Return;
@@ -39,8 +40,32 @@ fn ways_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn a_label_that_is_nowhere_is_found() {
+    verify::label_that_is_nowhere::<X86_64>();
+}
+
+#[test]
 fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<X86_64>();
+}
+
+/// A store behind both records of a slot is found.
+#[test]
+fn a_store_behind_a_pair_of_records_is_found() {
+    let convention = profiles::convention("bare", X86_64::FACTS).unwrap();
+    let target = X86_64::target(convention, convention.defaults()).unwrap();
+    let recorder = Recorder { pair: true, ..Recorder::new(Events::Both, Clock::None, 1) };
+    let body = Body { function: "traced", resume: 5, exit: "", signed: false };
+    let spec = Spec { body, ..Spec::of("record", Kind::Record(recorder)) };
+    let faults = backend::verify::<X86_64>(&spec, &target, |listing| {
+        let store = listing.lines.iter().position(|line| matches!(line, Line::Insn(Insn::StoreSlotImm { .. }, _)));
+        let store = store.expect("a record has words");
+        let Line::Insn(Insn::StoreSlotImm { imm, .. }, comment) = listing.lines[store] else { unreachable!() };
+        let behind = Insn::StoreSlotImm { imm, at: Recorder::LARGEST_PAIR };
+        listing.lines.insert(store, Line::Insn(behind, comment));
+        Ok(())
+    });
+    assert!(faults.unwrap().iter().any(|fault| fault.property == Property::Record));
 }
 
 /// A jump to what does not return in its place is no return.

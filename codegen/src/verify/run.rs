@@ -210,10 +210,7 @@ impl Checker<'_> {
     /// A word of the stack.
     pub(super) fn load(&mut self, line: usize, offset: i32, sp: i32, state: &State) -> Value {
         let value = state.memory.load(offset);
-        if offset < sp {
-            self.fault(line, Property::Slots, format!("a load {} bytes below sp", sp - offset));
-            return Value::lost(Why::Unwritten);
-        }
+        // Nor to what lies below SP, since SP came back from there.
         if value == Value::lost(Why::Unwritten) {
             self.fault(
                 line,
@@ -340,7 +337,7 @@ impl Checker<'_> {
             }
             Action::CompareAt { reg, base, at: offset } => {
                 let word = self.kept_word(state.get(base).plus(offset.into()), state).unwrap_or(computed);
-                let reg = if reg == self.abi.sp { Value::stack(before) } else { self.read(reg, state) };
+                let reg = self.read(reg, state);
                 (state.flags, state.tested, state.compared) = (computed, None, Some((reg, word)));
             }
             Action::TestAt { base, at: offset } => {
@@ -387,7 +384,7 @@ impl Checker<'_> {
 
     /// The register that an action computes, and its value.
     fn computed(&mut self, at: usize, action: Action, sp: i32, state: &State) -> Option<(Reg, Value)> {
-        let operand = |reg: Reg| if reg == self.abi.sp { state.get(reg) } else { self.read(reg, state) };
+        let operand = |reg: Reg| self.read(reg, state);
         let lost = Value::lost(Why::Computed);
         Some(match action {
             Action::Add { dst, src, add } => (dst, operand(src).plus(add.into())),

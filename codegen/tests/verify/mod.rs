@@ -12,6 +12,7 @@ use codegen::plan::Plan;
 use codegen::profile::target::Target;
 use codegen::verify::{Broken, Fault, Property, plan};
 use codegen::words::abi::Reg;
+use codegen::words::recorder::{Clock, Events, Recorder};
 use codegen::words::step::{ExitPath, Step};
 use codegen::words::term::{Root, Term};
 
@@ -143,6 +144,28 @@ pub fn ways<I: Mutable>() {
         lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if insn.effects().flow == Flow::Call));
     });
     finds(&faults, Property::Calls);
+}
+
+/// A jump to a label that is nowhere.
+pub fn label_that_is_nowhere<I: Mutable>() {
+    let convention = profiles::convention("bare", I::FACTS).unwrap();
+    let target = I::target(convention, convention.defaults()).unwrap();
+    let recorder = Recorder { refill: true, ..Recorder::new(Events::Both, Clock::None, 1) };
+    let body = Body { function: "traced", resume: 8, exit: "", signed: false };
+    let spec = Spec { callee: "refill", body, ..named(Kind::Record(recorder)) };
+    let faults = backend::verify::<I>(&spec, &target, |listing| {
+        let to = listing.lines.iter().find_map(|line| match *line {
+            Line::Insn(insn, _) => match insn.effects().flow {
+                Flow::Jump(to) => Some(to),
+                _ => None,
+            },
+            _ => None,
+        });
+        let to = to.expect("where room is made, it goes back");
+        listing.lines.retain(|line| !matches!(line, Line::Local(local) if *local == to));
+        Ok(())
+    });
+    finds(&faults.unwrap(), Property::Control);
 }
 
 /// Every plan is in order, and one with a step that is missing or in another place is not.

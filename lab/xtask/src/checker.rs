@@ -9,10 +9,10 @@ mod points;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
-use crate::tools::{below, call, read, root, write};
+use crate::tools::{below, bounded, call, read, root, write};
 use crate::verb::Outcome;
 use points::{Point, points};
 
@@ -45,6 +45,10 @@ const CHECKERS: [Checker; 2] = [
         tests: &[],
     },
 ];
+
+/// Seconds of CPU, and bytes of addresses, for each process that shows what is noticed.
+const SECONDS: u64 = 600;
+const ADDRESSES: u64 = 16 << 30;
 
 /// What reads the switch: a number in the environment.
 const SWITCH: &str = "\n/// A statement that is left out.\n#[allow(missing_docs, reason = \"of `cargo xtask checker`\")]\npub mod removed {\n    \
@@ -160,7 +164,12 @@ fn noticed(asked: &Asked, copy: &Path, switch: Option<(usize, &Vec<String>)>) ->
         if let Some((n, _)) = switch {
             run.env("TRAMPTOOL_REMOVED", n.to_string());
         }
-        let out = run.output().map_err(|e| Failure::at(program, e, "see what cargo said"))?;
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let refused = |e: std::io::Error| Failure::at(program, e, "see what cargo said");
+        let child = run.spawn().map_err(refused)?;
+        // What keeps a checker from going on for ever may be what is left out.
+        bounded(&child, SECONDS, ADDRESSES);
+        let out = child.wait_with_output().map_err(refused)?;
         all.push(format!("{:?}\n{}", out.status.code(), outcomes(&String::from_utf8_lossy(&out.stdout))));
         if switch.is_some_and(|(_, before)| all.last() != before.get(all.len() - 1)) {
             break;

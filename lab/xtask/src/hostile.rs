@@ -13,11 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
-
 use crate::damage::Rng;
 use crate::failure::Failure;
-use crate::tools::root;
+use crate::tools::{bounded, root};
 use crate::verb::Outcome;
 use seeds::Seeds;
 use surface::{ENFORCED, SURFACES, Surface};
@@ -157,7 +155,7 @@ fn ended(tool: &Path, words: &[String], dir: &Path) -> Result<Ended, Failure> {
     command.args(words).current_dir(dir).env("RAYON_NUM_THREADS", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&err).map_err(refused)?);
     let mut child = command.spawn().map_err(refused)?;
-    bounded(&child);
+    bounded(&child, SECONDS, ADDRESSES);
     let mut peak = 0;
     loop {
         peak = peak.max(memory(&child));
@@ -169,14 +167,6 @@ fn ended(tool: &Path, words: &[String], dir: &Path) -> Result<Ended, Failure> {
             child.kill().map_err(refused)?;
         }
         std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A process that has ended already needs no bounds.
-fn bounded(child: &Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    for (resource, most) in [(Resource::Cpu, SECONDS), (Resource::As, ADDRESSES), (Resource::Core, 0)] {
-        let _ = prlimit(pid, resource, Rlimit { current: Some(most), maximum: Some(most) });
     }
 }
 

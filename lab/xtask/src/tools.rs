@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::failure::Failure;
 
@@ -89,6 +91,14 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
 pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     let bytes = fs::read(from).map_err(|e| Failure::at(from, e, "see what make said"))?;
     write(to, &bytes)
+}
+
+/// Give a process, and what it starts, so many seconds of CPU and bytes of addresses each. One that has ended needs no bounds.
+pub fn bounded(child: &Child, seconds: u64, addresses: u64) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    for (resource, most) in [(Resource::Cpu, seconds), (Resource::As, addresses), (Resource::Core, 0)] {
+        let _ = prlimit(pid, resource, Rlimit { current: Some(most), maximum: Some(most) });
+    }
 }
 
 /// The root of the repository, two directories above this package.
