@@ -1,6 +1,6 @@
 //! Exceptions: what the landing pad finds, and what it hands back.
 
-use super::value::{Root, State, Value, Why};
+use super::value::{Root, State, Value};
 use super::{Checker, Code, Property};
 use crate::effect::action::Action;
 use crate::profile::lsda::RESUME;
@@ -16,9 +16,6 @@ impl Checker<'_> {
             self.fault(pad, Property::Pad, "where unwinders go is no landing pad for their branch");
         }
         let mut state = state.clone();
-        for reg in self.abi.caller_saved.iter().chain(self.abi.link).filter(|reg| *reg != self.abi.sp) {
-            state.set(reg, Value::lost(Why::Clobbered));
-        }
         if let Some(&reg) = self.abi.rets.first() {
             state.set(reg, Value::of(Root::Exception));
         }
