@@ -210,7 +210,7 @@ impl Checker<'_> {
     /// A word of the stack.
     pub(super) fn load(&mut self, line: usize, offset: i32, sp: i32, state: &State) -> Value {
         let value = state.memory.load(offset);
-        // Nor to what lies below SP, since SP came back from there.
+        // What lies below SP is unwritten, whatever it was.
         if value == Value::lost(Why::Unwritten) {
             self.fault(
                 line,

@@ -156,11 +156,13 @@ impl Memory {
     }
 
     pub fn load(&self, offset: i32) -> Value {
-        match Memory::index(offset) {
-            Some(i) => self.words.get(i).copied().unwrap_or(Value::lost(Why::Unwritten)),
-            None if offset % 8 == 0 => Value::of(Root::Word(offset)),
-            None => Value::lost(Why::Computed),
-        }
+        let aligned = offset.saturating_sub(offset.rem_euclid(8));
+        let unwritten = Value::lost(Why::Unwritten);
+        let word = match Memory::index(aligned) {
+            Some(i) => self.words.get(i).copied().unwrap_or(unwritten),
+            None => Value::of(Root::Word(aligned)),
+        };
+        if aligned == offset || word == unwritten { word } else { Value::lost(Why::Computed) }
     }
 
     pub fn store(&mut self, offset: i32, value: Value) {
