@@ -86,8 +86,11 @@ impl Found {
     }
 }
 
+/// A change of a plan's steps, at one of them.
+type Edit = fn(&mut Vec<Step>, usize);
+
 /// What was done to the steps of plans.
-const EDITS: [(&str, fn(&mut Vec<Step>, usize)); 4] = [
+const EDITS: [(&str, Edit); 4] = [
     ("without", |steps, at| {
         steps.remove(at);
     }),
@@ -101,7 +104,7 @@ const EDITS: [(&str, fn(&mut Vec<Step>, usize)); 4] = [
 
 impl Found {
     /// The same in plans of which every step in turn is edited so.
-    fn add_plans(&mut self, target: &Target, edit: fn(&mut Vec<Step>, usize)) {
+    fn add_plans(&mut self, target: &Target, edit: Edit) {
         for spec in suite::specs(&suite::trampolines(target).unwrap()) {
             let contract = Contract::of(&spec, target).unwrap();
             let mut plan = Plan::default();

@@ -57,15 +57,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                 faults.push(fault(at, Property::Control, "a way runs on behind the last step"));
                 break;
             };
-            let target = match step {
-                Step::BranchIfEarlyDirect => Some(ExitPath::EarlyDirect),
-                Step::BranchIfDirect => Some(ExitPath::Direct),
-                Step::BranchIfJump => Some(ExitPath::DirectJump),
-                Step::BranchIfResult => Some(ExitPath::Skipped),
-                Step::BranchIfNoRoomToReturn => Some(ExitPath::Function),
-                _ => None,
-            };
-            if let Some(way) = target {
+            if let Some(way) = branches_to(step) {
                 match plan.steps.iter().position(|s| *s == Step::Path(way)) {
                     Some(to) => {
                         let mut there = state.clone();
@@ -79,21 +71,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
             }
-            let recorded = |to: RecordStep, follows: bool| Some((Step::Record(to), follows));
-            let aside = match step {
-                Step::Record(step) => match step {
-                    // Without room nothing is stored: that way has been followed when the record is complete.
-                    RecordStep::BranchIfFull(event, Local::Recorded(_)) => recorded(RecordStep::Recorded(event), false),
-                    RecordStep::BranchIfFull(_, Local::NoSlot) => recorded(RecordStep::NoSlot, true),
-                    RecordStep::BranchIfFull(event, _) => recorded(RecordStep::Refill(event), true),
-                    RecordStep::NoSlot => recorded(RecordStep::Recorded(Event::Entry), true),
-                    RecordStep::ToRoom(event) => recorded(RecordStep::Room(event), true),
-                    _ => None,
-                },
-                Step::FindReturn => Some((Step::PassOver, true)),
-                _ => None,
-            };
-            if let Some((to, follows)) = aside {
+            if let Some((to, follows)) = goes_aside(step) {
                 match plan.steps.iter().position(|s| *s == to) {
                     Some(to) if follows => ways.push((to, state.clone())),
                     Some(_) => {}
@@ -125,6 +103,36 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     faults.sort_by_key(|f| (f.line, f.property));
     faults.dedup();
     faults
+}
+
+/// The way to which a step branches.
+fn branches_to(step: Step) -> Option<ExitPath> {
+    Some(match step {
+        Step::BranchIfEarlyDirect => ExitPath::EarlyDirect,
+        Step::BranchIfDirect => ExitPath::Direct,
+        Step::BranchIfJump => ExitPath::DirectJump,
+        Step::BranchIfResult => ExitPath::Skipped,
+        Step::BranchIfNoRoomToReturn => ExitPath::Function,
+        _ => return None,
+    })
+}
+
+/// The step to which a record goes aside, and whether that way is to be followed.
+fn goes_aside(step: Step) -> Option<(Step, bool)> {
+    let recorded = |to: RecordStep, follows: bool| Some((Step::Record(to), follows));
+    match step {
+        Step::Record(step) => match step {
+            // Without room nothing is stored: that way has been followed when the record is complete.
+            RecordStep::BranchIfFull(event, Local::Recorded(_)) => recorded(RecordStep::Recorded(event), false),
+            RecordStep::BranchIfFull(_, Local::NoSlot) => recorded(RecordStep::NoSlot, true),
+            RecordStep::BranchIfFull(event, _) => recorded(RecordStep::Refill(event), true),
+            RecordStep::NoSlot => recorded(RecordStep::Recorded(Event::Entry), true),
+            RecordStep::ToRoom(event) => recorded(RecordStep::Room(event), true),
+            _ => None,
+        },
+        Step::FindReturn => Some((Step::PassOver, true)),
+        _ => None,
+    }
 }
 
 fn fault(line: usize, property: Property, what: &str) -> Fault {

@@ -16,10 +16,10 @@ use crate::tools::{below, bounded, call, read, root, write};
 use crate::verb::Outcome;
 use points::{Point, points};
 
-/// Who judges.
+/// Who judges, or a part of it that has tests of its own.
 struct Checker {
     name: &'static str,
-    /// The files with the checks.
+    /// The files with the checks, and folders of them. A file belongs to the first that names it.
     files: &'static [&'static str],
     /// Their crate's root.
     root: &'static str,
@@ -29,7 +29,7 @@ struct Checker {
     tests: &'static [&'static str],
 }
 
-const CHECKERS: [Checker; 2] = [
+const CHECKERS: [Checker; 6] = [
     Checker {
         name: "verify",
         files: &["codegen/src/verify"],
@@ -38,13 +38,53 @@ const CHECKERS: [Checker; 2] = [
         tests: &["--workspace --test verify"],
     },
     Checker {
+        name: "sites",
+        files: &[
+            "emu-tests/src/judge/checks/compare.rs",
+            "emu-tests/src/judge/checks/reach.rs",
+            "emu-tests/src/judge/checks/site.rs",
+        ],
+        root: JUDGE,
+        commands: &["mutate ftrace_stub --sample SAMPLE --format json"],
+        tests: &["-p tramptool-emu-tests --test site --test protocol --test place"],
+    },
+    Checker {
+        name: "records",
+        files: &[
+            "emu-tests/src/judge/checks/exceptions.rs",
+            "emu-tests/src/judge/checks/shadow_mismatch.rs",
+            "emu-tests/src/judge/checks/signals.rs",
+            "emu-tests/src/judge/trace/records.rs",
+        ],
+        root: JUDGE,
+        commands: &["mutate record_* --profile bare --sample SAMPLE --format json"],
+        tests: &[],
+    },
+    Checker {
+        name: "programs",
+        files: &["emu-tests/src/judge/checks/retire.rs"],
+        root: JUDGE,
+        commands: &["mutate programs* --sample SAMPLE --format json"],
+        tests: &["-p tramptool-cli --test foreign programs"],
+    },
+    Checker {
+        name: "protections",
+        files: &["emu-tests/src/judge/checks/guard.rs", "emu-tests/src/judge/checks/marks.rs"],
+        root: JUDGE,
+        commands: &["mutate around_args3 --profile bare --sample SAMPLE --format json"],
+        tests: &["-p tramptool-cli --test guarded --test marks"],
+    },
+    Checker {
         name: "judge",
         files: &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
-        root: "emu-tests/src/lib.rs",
+        root: JUDGE,
         commands: &["mutate --sample SAMPLE --format json", "mutate --profile bare --sample SAMPLE --format json"],
         tests: &[],
     },
 ];
+
+/// The root of the crate whose clauses judge.
+const JUDGE: &str = "emu-tests/src/lib.rs";
 
 /// Seconds of CPU, and bytes of addresses, for each process that shows what is noticed.
 const SECONDS: u64 = 600;
@@ -69,7 +109,9 @@ struct Asked {
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
         let refused = |what: String| {
-            Failure::new("cargo xtask checker", what, "give verify or judge, then [--sample N] [--from N] [--step N]")
+            let names = CHECKERS.map(|checker| checker.name).join(", ");
+            let remedy = format!("give one of {names}, then [--sample N] [--from N] [--step N]");
+            Failure::new("cargo xtask checker", what, remedy)
         };
         let name = args.first().map_or("", String::as_str);
         let checker = CHECKERS.iter().find(|checker| checker.name == name);
@@ -127,11 +169,15 @@ fn switched(copy: &Path) -> Result<Vec<Point>, Failure> {
     }
     let mut all = Vec::new();
     for Checker { name: checker, files: dirs, root: lib, .. } in CHECKERS {
-        for dir in dirs {
-            let mut files: Vec<PathBuf> = below(&root().join(dir))?;
+        for named in dirs {
+            let path = root().join(named);
+            let mut files: Vec<PathBuf> = if path.is_file() { vec![path] } else { below(&path)? };
             files.sort();
             for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
                 let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
+                if all.iter().any(|point: &Point| point.file == name) {
+                    continue;
+                }
                 let text = points(checker, &name, &read(file)?, &mut all)?;
                 changed(&copy.join(&name), &text)?;
             }
