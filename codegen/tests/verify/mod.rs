@@ -134,7 +134,7 @@ pub fn exchanged_arguments<I: Mutable>() {
     breaks(&faults, |spot| spot == Spot::Reg(argument::<I>(2)), Some(Root::ParentIp));
 }
 
-/// The way out runs on, and a branch asks nothing.
+/// The way out runs on, nothing is called, and an instruction is on no way.
 pub fn ways<I: Mutable>() {
     let faults = changed::<I>(&named(Kind::Return), |lines| {
         lines.truncate(find::<I>(lines, 0, |insn| insn.effects().flow == Flow::Leave));
@@ -144,6 +144,12 @@ pub fn ways<I: Mutable>() {
         lines.retain(|line| !matches!(*line, Line::Insn(insn, _) if insn.effects().flow == Flow::Call));
     });
     finds(&faults, Property::Calls);
+    // An instruction behind the way out, to which nothing leads.
+    let faults = changed::<I>(&named(Kind::Return), |lines| {
+        let first = find::<I>(lines, 0, |insn| insn.effects().flow == Flow::Next);
+        lines.push(lines[first]);
+    });
+    finds(&faults, Property::Control);
 }
 
 /// A jump to a label that is nowhere.
