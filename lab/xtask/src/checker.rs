@@ -65,7 +65,7 @@ const CHECKERS: [Checker; 6] = [
         files: &["emu-tests/src/judge/checks/retire.rs"],
         root: JUDGE,
         commands: &["mutate programs* --sample SAMPLE --format json"],
-        tests: &[],
+        tests: &["-p tramptool-cli --test foreign programs"],
     },
     Checker {
         name: "protections",
