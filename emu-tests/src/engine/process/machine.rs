@@ -1,7 +1,6 @@
 //! A process of an engine, the memory of its guest, and the page tables there.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
 use std::io::Read;
 use std::process::Child;
 use std::rc::Rc;
@@ -10,9 +9,10 @@ use std::time::{Duration, Instant};
 use codegen::arch::bare::{Bare, Bochs, Boot, Page, Program};
 use codegen::words::error::{Error, Result};
 use link::PAGE;
+use rustc_hash::FxHashMap;
 
 use super::program::{Files, missing, spawn};
-use super::shared::{BATCH, DATA, Message, Shared};
+use super::shared::{BATCH, DATA, MASKED, Message, Shared};
 
 /// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
 const LAST: u64 = 32 << 20;
@@ -79,16 +79,18 @@ pub(crate) struct Machine {
     /// The first byte of memory that nobody has, from `Bare::ram` on.
     free: Cell<u64>,
     /// The pages that are there: virtual to physical.
-    pages: RefCell<HashMap<u64, u64>>,
+    pages: RefCell<FxHashMap<u64, u64>>,
     tables: [u64; 2],
     /// Where the entry of a table leads: to another one.
-    next: RefCell<HashMap<u64, u64>>,
+    next: RefCell<FxHashMap<u64, u64>>,
     /// None before it is started.
     process: RefCell<Option<Child>>,
     /// Why it is gone.
     gone: OnceCell<String>,
     /// Registers by the program's name.
-    registers: OnceCell<HashMap<String, u32>>,
+    registers: OnceCell<FxHashMap<String, u32>>,
+    /// Bytes of registers in the message that are to be set.
+    to_set: Cell<usize>,
 }
 
 /// What a process said at its end.
@@ -133,6 +135,7 @@ impl Machine {
             process: RefCell::default(),
             gone: OnceCell::new(),
             registers: OnceCell::new(),
+            to_set: Cell::new(0),
         };
         // A jump out of a page that is not guarded comes to more landing pads than one out of a page that is.
         let guarded = if enforced { Page::Guarded } else { Page::Code };
@@ -197,9 +200,13 @@ impl Machine {
     /// # Errors
     /// The process is gone, takes too long and is ended, or says what nobody knows.
     pub(super) fn wait(&self) -> Result<Said> {
-        let what = self.turn()?.what.get();
+        let message = self.turn()?;
+        let (what, name) = (message.what.get(), self.bare.program.name());
+        if message.ok.get() == 0 {
+            return Err(Error::new(format!("emulator: {name} does not set a register")));
+        }
         let said = what.checked_sub(1).and_then(|n| Said::ALL.get(n as usize)).copied();
-        said.ok_or_else(|| Error::new(format!("emulator: {} says {what}", self.bare.program.name())))
+        said.ok_or_else(|| Error::new(format!("emulator: {name} says {what}")))
     }
 
     /// Let the CPU go on, so.
@@ -207,6 +214,7 @@ impl Machine {
     /// # Errors
     /// The process is gone.
     pub(super) fn go(&self, how: Told) -> Result<()> {
+        self.to_set.set(0);
         self.give(how as u64)
     }
 
@@ -236,10 +244,15 @@ impl Machine {
         let message = self.message()?;
         let bytes = match &self.bare.program {
             Program::Qemu(_) => {
-                let bytes = self.list(registers)?;
+                self.set_listed()?;
+                let mut bytes = 0;
+                for (number, size) in registers {
+                    bytes = self.list(number, bytes, size)?;
+                }
                 if !self.ask(Asked::Read)? {
                     return Err(Error::new("emulator: QEMU does not read a register"));
                 }
+                message.count.set(0);
                 bytes
             }
             Program::Bochs(bochs) => registers.try_fold(0, |at, (number, size)| {
@@ -252,11 +265,11 @@ impl Machine {
         Ok(message.data.get(..bytes).unwrap_or_default())
     }
 
-    /// Set registers: numbers and values.
+    /// Set registers: numbers and values. QEMU does so when the CPU has its turn.
     ///
     /// # Errors
     /// The process is gone, or has not all of them.
-    pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])> + Clone) -> Result<()> {
+    pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])>) -> Result<()> {
         let message = self.message()?;
         if let Program::Bochs(bochs) = &self.bare.program {
             for (number, value) in registers {
@@ -264,9 +277,42 @@ impl Machine {
             }
             return Ok(());
         }
-        self.list(registers.clone().map(|(number, value)| (number, value.len())))?;
-        message.data.iter().zip(registers.flat_map(|(_, value)| value)).for_each(|(to, from)| to.set(*from));
-        if self.ask(Asked::Write)? { Ok(()) } else { Err(Error::new("emulator: QEMU does not set a register")) }
+        registers.into_iter().try_for_each(|(number, value)| self.list_to_set(message, number, value, &[]))
+    }
+
+    /// Set the bits of a mask in a register of 8 bytes or less, as [`Self::write`] does.
+    ///
+    /// # Errors
+    /// The process is gone, or has not the register.
+    pub fn write_bits(&self, number: u32, value: &[u8], mask: &[u8]) -> Result<()> {
+        if let Program::Bochs(bochs) = &self.bare.program {
+            let bits = value.iter().zip(mask);
+            self.place(bochs, number)?.iter().zip(bits).for_each(|(to, (value, mask))| {
+                to.set(to.get() & !mask | value & mask);
+            });
+            return Ok(());
+        }
+        self.list_to_set(self.message()?, number | MASKED, value, mask)
+    }
+
+    /// Put a register into the message's list, to be set: its value, and behind that the mask if it has one.
+    fn list_to_set(&self, message: &Message, number: u32, value: &[u8], mask: &[u8]) -> Result<()> {
+        if message.count.get() as usize == BATCH || self.to_set.get() + value.len() + mask.len() > DATA {
+            self.set_listed()?;
+        }
+        let at = self.to_set.get();
+        self.to_set.set(self.list(number, at, value.len())? + mask.len());
+        message.data.iter().skip(at).zip(value.iter().chain(mask)).for_each(|(to, from)| to.set(*from));
+        Ok(())
+    }
+
+    /// Have the registers set that are to be.
+    fn set_listed(&self) -> Result<()> {
+        match self.to_set.take() {
+            0 => Ok(()),
+            _ if self.ask(Asked::Write)? => Ok(()),
+            _ => Err(Error::new("emulator: QEMU does not set a register")),
+        }
     }
 
     /// Where the guest has left a register, and takes it from.
@@ -280,19 +326,17 @@ impl Machine {
         Ok(self.cells(frame + at, *bytes))
     }
 
-    /// Put a list of registers into the message; returns their bytes.
-    fn list(&self, registers: impl Iterator<Item = (u32, usize)>) -> Result<usize> {
+    /// Put a register into the message's list: its number, where its bytes are, and how many; returns where the next has them.
+    fn list(&self, number: u32, at: usize, bytes: usize) -> Result<usize> {
         let message = self.message()?;
-        let (mut count, mut bytes) = (0, 0);
-        for ((number, size), (id, at)) in registers.zip(message.ids.iter().zip(&message.sizes)) {
-            id.set(number);
-            at.set(size as u32);
-            count += 1;
-            bytes += size;
-        }
-        debug_assert!(count < BATCH && bytes <= DATA);
-        message.count.set(count as u64);
-        Ok(bytes)
+        let next = message.count.get() as usize;
+        let (Some(id), Some(size), true) = (message.ids.get(next), message.sizes.get(next), at + bytes <= DATA) else {
+            return Err(Error::new("emulator: a message has no room for so many registers"));
+        };
+        id.set(number);
+        size.set(bytes as u32);
+        message.count.set(message.count.get() + 1);
+        Ok(at + bytes)
     }
 
     /// A word of a register by the program's name.
@@ -313,6 +357,7 @@ impl Machine {
     /// There is no memory, or the process is gone.
     pub fn write_code(&self, at: u64, code: &[u8]) -> Result<()> {
         let message = self.message()?;
+        self.set_listed()?;
         for (at, piece) in (at..).step_by(DATA).zip(code.chunks(DATA)) {
             message.at.set(at);
             message.bytes.set(piece.len() as u64);

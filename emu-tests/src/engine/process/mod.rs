@@ -10,7 +10,6 @@ mod register;
 mod shared;
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
@@ -18,6 +17,7 @@ use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
+use rustc_hash::FxHashMap;
 
 use super::interface::{
     Access, Accesses, Cpu, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap, Why,
@@ -33,7 +33,7 @@ use shared::RANGES;
 /// An engine.
 pub(super) struct Outside<D> {
     machine: Rc<Machine>,
-    places: HashMap<i32, Place>,
+    places: FxHashMap<i32, Place>,
     /// The first general register of results, by which setters take their value.
     given: Place,
     data: D,
@@ -124,16 +124,19 @@ impl<D: 'static> Outside<D> {
 
     /// Set a register to a word. What a setter is needed for is set while the CPU waits.
     fn put(&self, place: Place, value: u64) -> Result<()> {
-        let value = match place.mask {
-            Some(mask) => self.get(Place { mask: None, ..place })? & !mask | value & mask,
-            None => value,
-        };
+        let bytes = place.bytes.min(8);
         let Some(setter) = place.setter else {
-            return self.machine.write(std::iter::once((place.number, &value.to_le_bytes()[..place.bytes.min(8)])));
+            let value = &value.to_le_bytes()[..bytes];
+            return match place.mask {
+                Some(mask) => self.machine.write_bits(place.number, value, &mask.to_le_bytes()[..bytes]),
+                None => self.machine.write(std::iter::once((place.number, value))),
+            };
         };
-        if self.get(place)? == value {
-            return Ok(());
-        }
+        if self.get(place)? == value { Ok(()) } else { self.set_by(setter, value) }
+    }
+
+    /// Set a register by code that does.
+    fn set_by(&self, setter: u64, value: u64) -> Result<()> {
         let kept = self.get(self.given)?;
         self.put(self.given, value)?;
         self.machine.message()?.from.set(self.machine.around() + setter);
@@ -142,6 +145,21 @@ impl<D: 'static> Outside<D> {
             return Err(Error::new("emulator: the guest does not wait after a register is set"));
         }
         self.put(self.given, kept)
+    }
+
+    /// Set registers to words. Those that code has to set are looked at all at once: seldom has one another value.
+    fn put_all(&self, all: &[(Place, u64)]) -> Result<()> {
+        let (by_code, others): (Vec<_>, Vec<_>) = all.iter().partition(|(place, _)| place.setter.is_some());
+        if !by_code.is_empty() {
+            let found = self.machine.read(by_code.iter().map(|(place, _)| (place.number, 8)))?;
+            let found: Vec<u64> = found.chunks(8).map(word).collect();
+            for ((place, value), found) in by_code.into_iter().zip(found) {
+                if let Some(setter) = place.setter.filter(|_| value != found) {
+                    self.set_by(setter, value)?;
+                }
+            }
+        }
+        others.into_iter().try_for_each(|(place, value)| self.put(place, value))
     }
 
     /// Call hooks before an instruction; returns what they want.
@@ -425,16 +443,9 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn write_all(&mut self, registers: &[i32], values: &[u64]) {
-        let known = registers.iter().zip(values).filter_map(|(id, value)| Some((self.places.get(id).copied()?, value)));
-        let (plain, others): (Vec<_>, Vec<_>) =
-            known.partition(|(place, _)| place.mask.is_none() && place.setter.is_none());
-        let plain: Vec<(u32, [u8; 8])> =
-            plain.iter().map(|(place, value)| (place.number, value.to_le_bytes())).collect();
+        let known = registers.iter().zip(values).filter_map(|(id, value)| Some((self.places.get(id).copied()?, *value)));
         // Whoever asks next learns that the process is gone.
-        let _ = self.machine.write(plain.iter().map(|(number, value)| (*number, value.as_slice())));
-        for (place, value) in others {
-            let _ = self.put(place, *value);
-        }
+        let _ = self.put_all(&known.collect::<Vec<_>>());
     }
 
     fn pc(&self) -> u64 {
@@ -449,11 +460,10 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn save(&self) -> Result<Saved> {
-        let mut all: Vec<(i32, Vec<u8>)> = Vec::new();
-        for (id, place) in &self.places {
-            let found = self.machine.read(std::iter::once((place.number, place.bytes)))?;
-            all.push((*id, found.iter().map(Cell::get).collect()));
-        }
+        let found = self.machine.read(self.places.values().map(|place| (place.number, place.bytes)))?;
+        let mut found = found.iter().map(Cell::get);
+        let kept = |(id, place): (&i32, &Place)| (*id, found.by_ref().take(place.bytes).collect());
+        let all: Vec<(i32, Vec<u8>)> = self.places.iter().map(kept).collect();
         let shadow = match self.pointer {
             Some(pointer) => {
                 let mut entries = vec![0; SHADOW_SIZE as usize];
@@ -471,14 +481,12 @@ impl<D: 'static> Engine<D> for Outside<D> {
             Engine::<D>::store(self, SHADOW_STACK, entries);
             let _ = self.put(pointer, *value);
         }
-        for (id, bytes) in registers {
-            let Some(place) = self.places.get(id).copied() else { continue };
-            // Whoever asks next learns that the process is gone.
-            let _ = match bytes.as_slice().try_into() {
-                Ok(word) if place.mask.is_some() || place.setter.is_some() => self.put(place, u64::from_le_bytes(word)),
-                _ => self.machine.write(std::iter::once((place.number, bytes.as_slice()))),
-            };
-        }
+        let known = registers.iter().filter_map(|(id, bytes)| Some((self.places.get(id).copied()?, bytes)));
+        let (words, wide): (Vec<_>, Vec<_>) = known.partition(|(_, bytes)| bytes.len() == 8);
+        let words = words.into_iter().map(|(place, bytes)| (place, bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))));
+        // Whoever asks next learns that the process is gone.
+        let _ = self.put_all(&words.collect::<Vec<_>>());
+        let _ = self.machine.write(wide.into_iter().map(|(place, bytes)| (place.number, bytes.as_slice())));
     }
 
     fn map(&mut self, at: u64, bytes: u64, holds: Holds) -> Result<()> {

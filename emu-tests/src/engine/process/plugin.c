@@ -56,6 +56,8 @@ void qemu_plugin_set_pc(uint64_t);
 EXPORT int qemu_plugin_version = 7;
 
 static struct qemu_plugin_register *handles[REGISTERS];
+// Bytes of the registers that have been set in part.
+static uint32_t widths[REGISTERS];
 static GByteArray *bytes;
 static bool runs, stops;
 static uint64_t executed;
@@ -65,37 +67,58 @@ struct place {
 	uint32_t size, block;
 };
 
-/// Tell the judge, and do what it asks for until it lets the CPU go.
+/// Read the registers of the list.
+static void read_registers(void)
+{
+	uint8_t *data = shared->data;
+	for (uint32_t n = 0; n < shared->count && n < BATCH; n++) {
+		g_byte_array_set_size(bytes, 0);
+		shared->ok &= qemu_plugin_read_register(handles[shared->ids[n] % REGISTERS], bytes);
+		uint32_t size = shared->sizes[n];
+		memset(data, 0, size);
+		memcpy(data, bytes->data, bytes->len < size ? bytes->len : size);
+		data += size;
+	}
+}
+
+/// Set the registers of the list. Of those that are marked so, the bits of a mask, which follows the value.
+static void set_registers(void)
+{
+	const uint8_t *data = shared->data;
+	for (uint32_t n = 0; n < shared->count && n < BATCH; n++) {
+		uint32_t id = shared->ids[n] % REGISTERS, size = shared->sizes[n];
+		bool masked = shared->ids[n] & MASKED;
+		if (masked || size != widths[id]) {
+			g_byte_array_set_size(bytes, 0);
+			shared->ok &= qemu_plugin_read_register(handles[id], bytes);
+			widths[id] = bytes->len;
+		}
+		// Registers may be wider or narrower than what is written.
+		g_byte_array_set_size(bytes, widths[id]);
+		for (uint32_t at = 0; at < size && at < widths[id]; at++) {
+			uint8_t mask = masked ? data[size + at] : 0xff;
+			bytes->data[at] = (bytes->data[at] & ~mask) | (data[at] & mask);
+		}
+		shared->ok &= qemu_plugin_write_register(handles[id], bytes);
+		data += masked ? 2 * size : size;
+	}
+	shared->count = 0;
+}
+
+/// Tell the judge, and do what it asks for until it lets the CPU go. Registers that it has listed then are set first.
 static uint64_t tell(uint64_t what, uint64_t pc)
 {
 	shared->what = what;
 	shared->pc = pc;
 	for (;;) {
 		hand_over();
-		uint8_t *data = shared->data;
+		if (shared->what != READ)
+			set_registers();
 		switch (shared->what) {
 		case READ:
-			for (uint64_t n = 0; n < shared->count && n < BATCH; n++) {
-				g_byte_array_set_size(bytes, 0);
-				bool read = qemu_plugin_read_register(handles[shared->ids[n] % REGISTERS], bytes);
-				uint32_t size = shared->sizes[n];
-				memset(data, 0, size);
-				memcpy(data, bytes->data, bytes->len < size ? bytes->len : size);
-				shared->ok &= read;
-				data += size;
-			}
+			read_registers();
 			break;
 		case WRITE:
-			for (uint64_t n = 0; n < shared->count && n < BATCH; n++) {
-				struct qemu_plugin_register *handle = handles[shared->ids[n] % REGISTERS];
-				// Registers may be wider or narrower than what is written.
-				g_byte_array_set_size(bytes, 0);
-				shared->ok &= qemu_plugin_read_register(handle, bytes);
-				uint32_t size = shared->sizes[n];
-				memcpy(bytes->data, data, bytes->len < size ? bytes->len : size);
-				shared->ok &= qemu_plugin_write_register(handle, bytes);
-				data += size;
-			}
 			break;
 		case CODE: {
 			GByteArray code = { shared->data, shared->bytes };

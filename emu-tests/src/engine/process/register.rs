@@ -1,10 +1,10 @@
 //! Where an engine has the registers of our tables.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
+use rustc_hash::FxHashMap;
 
 use super::machine::Machine;
 
@@ -39,7 +39,7 @@ pub(super) fn place(machine: &Machine, name: &str, bytes: usize) -> Result<Place
 }
 
 /// The engine's places of our registers, by the numbers of our tables.
-pub(super) fn places(backend: &dyn Backend, machine: &Machine) -> Result<HashMap<i32, Place>> {
+pub(super) fn places(backend: &dyn Backend, machine: &Machine) -> Result<FxHashMap<i32, Place>> {
     let (abi, all) = (&backend.facts().abi, backend.machine());
     let general = abi.regs.iter().map(|reg| (reg.name, reg.emu, 8));
     let vectors = all.vectors.iter().map(|reg| (reg.name, reg.id, abi.vector_bytes));

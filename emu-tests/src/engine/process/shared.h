@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, SPINS = 2000 };
+enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, SPINS = 2000 };
 
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
@@ -32,22 +32,23 @@ struct range {
 };
 
 struct shared {
-	// Whose turn it is; who does not have it sleeps, and is to be woken. Then the judge's process, and what this one says of itself.
+	// Whose turn it is; who does not have it sleeps, and is to be woken.
 	_Atomic uint32_t turn, sleeps[2];
+	// The message of whose turn it was: what most have first, in one line of a cache. A run begins or goes on at `from`.
+	uint32_t count;
+	uint64_t what, pc, bytes, first_of_block, from, ok, at, is_write;
+	// The judge's process, and what this one says of itself.
 	uint64_t judge, bytes_of_this, walled, registers;
-	// The message of whose turn it was.
-	uint64_t what, pc, bytes, first_of_block, at, is_write, ok;
 	// Addresses of guest code: where a stopped CPU waits; where it goes to wait; where it comes to with a trap.
 	uint64_t park, stub, vector;
 	// Of the guest: the address of its first byte of memory, and that of its page tables.
 	uint64_t ram, tables;
 	// Of a run.
-	uint64_t from, until, budget;
+	uint64_t until, budget;
 	// What the judge wants to be asked about.
 	uint64_t instructions, accesses, blocks;
 	struct range instruction[RANGES], access[RANGES];
-	// Registers by number, each with its bytes in `data`, one behind the other.
-	uint64_t count;
+	// So many registers by number, each with its bytes in `data`, one behind the other.
 	uint32_t ids[BATCH], sizes[BATCH];
 	char names[REGISTERS][NAME];
 	uint8_t data[DATA];

@@ -18,6 +18,8 @@ const CPU: u32 = 1;
 /// What a message has room for.
 pub(super) const RANGES: usize = 64;
 const REGISTERS: usize = 1024;
+/// In the number of a register: a mask says which of its bits are to be set.
+pub(super) const MASKED: u32 = 1 << 16;
 const NAME: usize = 24;
 pub(super) const BATCH: usize = 128;
 pub(super) const DATA: usize = 1 << 16;
@@ -34,7 +36,16 @@ pub(super) struct Message {
     turn: AtomicU32,
     /// Who does not have the turn sleeps, and is to be woken.
     sleeps: [AtomicU32; 2],
-    _aligned: Cell<u32>,
+    /// How many registers are in the lists.
+    pub count: Cell<u32>,
+    pub what: Cell<u64>,
+    pub pc: Cell<u64>,
+    pub bytes: Cell<u64>,
+    pub first_of_block: Cell<u64>,
+    pub from: Cell<u64>,
+    pub ok: Cell<u64>,
+    pub at: Cell<u64>,
+    pub is_write: Cell<u64>,
     /// The process that the engine's ends with.
     pub judge: Cell<u64>,
     /// The engine's size of the message.
@@ -42,19 +53,11 @@ pub(super) struct Message {
     /// The process has given up its rights.
     pub walled: Cell<u64>,
     pub registers: Cell<u64>,
-    pub what: Cell<u64>,
-    pub pc: Cell<u64>,
-    pub bytes: Cell<u64>,
-    pub first_of_block: Cell<u64>,
-    pub at: Cell<u64>,
-    pub is_write: Cell<u64>,
-    pub ok: Cell<u64>,
     pub park: Cell<u64>,
     pub stub: Cell<u64>,
     pub trap: Cell<u64>,
     pub ram: Cell<u64>,
     pub tables: Cell<u64>,
-    pub from: Cell<u64>,
     pub until: Cell<u64>,
     pub budget: Cell<u64>,
     pub instructions: Cell<u64>,
@@ -62,7 +65,6 @@ pub(super) struct Message {
     pub blocks: Cell<u64>,
     pub instruction: [Range; RANGES],
     pub access: [Range; RANGES],
-    pub count: Cell<u64>,
     pub ids: [Cell<u32>; BATCH],
     pub sizes: [Cell<u32>; BATCH],
     names: [[Cell<u8>; NAME]; REGISTERS],
@@ -84,6 +86,7 @@ impl Message {
 
     /// It is the CPU's turn from the beginning on: it has a message when it waits.
     pub fn begin(&self) {
+        self.ok.set(1);
         self.turn.store(CPU, Ordering::SeqCst);
     }
 
