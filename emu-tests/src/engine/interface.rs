@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use codegen::arch::bare::{Entered, Guard};
 use codegen::arch::patch::Write;
@@ -180,6 +180,9 @@ pub trait Engine<D> {
     }
     /// From a hook: go no further.
     fn stop(&mut self);
+    /// From a hook on all instructions: of the next at these addresses, at most so many, it may be called late, with nothing but their
+    /// addresses; but before any other hook.
+    fn rest(&mut self, at: Range<u64>, most: u64);
 
     /// Call a hook before each instruction at these addresses.
     ///
@@ -206,6 +209,8 @@ pub trait Engine<D> {
     /// # Errors
     /// The engine does not take it.
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
+    /// Is it another process, so that hooks and registers cost much?
+    fn is_outside(&self) -> bool;
     /// Does it have all instructions, those of the CPU's shadow stack too, whether that is on or not?
     fn has_all_instructions(&self) -> bool;
     /// Bytes that the last run has pushed onto the CPU's shadow stack and not popped; `None` where only what code asks for is pushed

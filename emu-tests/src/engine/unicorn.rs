@@ -1,7 +1,7 @@
 //! Unicorn as an [`Engine`].
 
 use std::ffi::c_void;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use codegen::arch::bare::{Entered, Guard};
@@ -247,6 +247,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         let _ = self.emu_stop();
     }
 
+    fn rest(&mut self, _: Range<u64>, _: u64) {
+        // A call costs little here.
+    }
+
     fn on_instructions(&mut self, at: RangeInclusive<u64>, mut hook: OnInstruction<D>) -> Result<()> {
         let (begin, end) = bounds(&at);
         let added = self.add_code_hook(begin, end, move |uc, pc, size| hook(uc, pc, size as usize));
@@ -281,6 +285,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
     fn on_missing_code(&mut self, mut hook: OnMissing<D>) -> Result<()> {
         let added = self.add_mem_hook(HookType::MEM_FETCH_UNMAPPED, 1, 0, move |uc, _, at, _, _| hook(uc, at));
         added.map(drop).map_err(failed("hook"))
+    }
+
+    fn is_outside(&self) -> bool {
+        false
     }
 
     fn has_all_instructions(&self) -> bool {

@@ -360,7 +360,7 @@ impl Machine {
         self.set_listed()?;
         for (at, piece) in (at..).step_by(DATA).zip(code.chunks(DATA)) {
             message.at.set(at);
-            message.bytes.set(piece.len() as u64);
+            message.bytes.set(piece.len() as u32);
             message.data.iter().zip(piece).for_each(|(to, from)| to.set(*from));
             if !self.ask(Asked::Code)? {
                 return Err(Error::new(format!("emulator: no memory for code at {at:#x}")));

@@ -10,7 +10,7 @@ mod register;
 mod shared;
 
 use std::cell::Cell;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page, Program, Returns};
@@ -20,7 +20,7 @@ use codegen::words::error::{Error, Result};
 use rustc_hash::FxHashMap;
 
 use super::interface::{
-    Access, Accesses, Cpu, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap, Why,
+    Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap, Why,
 };
 use super::registers::{Besides, Registers, Snapshot};
 use hooks::{AccessHook, Hooks, kept};
@@ -28,7 +28,7 @@ pub(crate) use machine::Machine;
 use machine::{Said, Told};
 pub(crate) use program::version;
 use register::{Place, place, places, word};
-use shared::RANGES;
+use shared::{Message, PASSES, RANGES};
 
 /// An engine.
 pub(super) struct Outside<D> {
@@ -160,6 +160,14 @@ impl<D: 'static> Outside<D> {
             }
         }
         others.into_iter().try_for_each(|(place, value)| self.put(place, value))
+    }
+
+    /// Call hooks for instructions of which they may be told late.
+    fn at_passed(&mut self, message: &Message) {
+        let passed = message.passed.take() as usize;
+        for pc in message.passes.iter().take(passed).map(Cell::get) {
+            self.at_instruction(pc, 0, 0);
+        }
     }
 
     /// Call hooks before an instruction; returns what they want.
@@ -307,6 +315,7 @@ impl<D: 'static> Outside<D> {
         let mut trapped = None;
         loop {
             let what = machine.wait()?;
+            self.at_passed(message);
             // No instruction and no access has more.
             let (pc, bytes) = (message.pc.get(), message.bytes.get().min(256) as usize);
             let wanted = match what {
@@ -523,6 +532,22 @@ impl<D: 'static> Engine<D> for Outside<D> {
         self.wanted = Told::Stop;
     }
 
+    fn rest(&mut self, at: Range<u64>, most: u64) {
+        // Of accesses, Bochs says nothing.
+        let by_instruction = matches!(self.machine.bare.program, Program::Bochs(_)) && !self.hooks.accesses.is_empty();
+        let Ok(message) = self.machine.message() else { return };
+        if by_instruction || !self.hooks.blocks.is_empty() {
+            return;
+        }
+        let others = self.hooks.instructions.iter().filter(|(range, _)| *range != EVERYWHERE);
+        let end = others.filter(|(range, _)| *range.end() >= at.start).map(|(range, _)| *range.start()).fold(at.end, u64::min);
+        if end > at.start {
+            let range = [at.start, end - 1, 0, 0];
+            message.rest.0.iter().zip(range).for_each(|(to, value)| to.set(value));
+            message.rests.set(most.min(PASSES as u64) as u32);
+        }
+    }
+
     fn on_instructions(&mut self, at: RangeInclusive<u64>, hook: OnInstruction<D>) -> Result<()> {
         self.hooks.instructions.push((at, kept(hook)));
         Ok(())
@@ -553,6 +578,10 @@ impl<D: 'static> Engine<D> for Outside<D> {
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()> {
         self.hooks.missing_code.push(kept(hook));
         Ok(())
+    }
+
+    fn is_outside(&self) -> bool {
+        true
     }
 
     fn has_all_instructions(&self) -> bool {

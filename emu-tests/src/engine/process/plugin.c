@@ -170,6 +170,8 @@ static void instruction(unsigned int cpu, void *data)
 		tell(ENDED, place->pc);
 		leave();
 	}
+	if (passes(place->pc))
+		return;
 	shared->first_of_block = shared->blocks && place->block ? place->block : 0;
 	if (!shared->first_of_block && !within(shared->instruction, shared->instructions, place->pc))
 		return;

@@ -82,7 +82,7 @@ static uint64_t step(void)
 		return NOTHING;
 	if (pc == shared->until || executed++ == shared->budget)
 		return ENDED;
-	return within(shared->instruction, shared->instructions, pc) ? INSTRUCTION : NOTHING;
+	return !passes(pc) && within(shared->instruction, shared->instructions, pc) ? INSTRUCTION : NOTHING;
 }
 
 /// What the judge is to be told next.

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, SPINS = 2000 };
+enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 2000 };
 
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
@@ -34,9 +34,15 @@ struct range {
 struct shared {
 	// Whose turn it is; who does not have it sleeps, and is to be woken.
 	_Atomic uint32_t turn, sleeps[2];
-	// The message of whose turn it was: what most have first, in one line of a cache. A run begins or goes on at `from`.
+	// The message of whose turn it was: what most have first, in one line of a cache. Registers in the lists; bytes of what is told;
+	// instructions of which the judge may be told late, and those of which it is; where a run begins or goes on.
 	uint32_t count;
-	uint64_t what, pc, bytes, first_of_block, from, ok, at, is_write;
+	uint64_t what, pc;
+	uint32_t bytes, first_of_block, rests, passed;
+	uint64_t from, ok, at, is_write;
+	// Where it may be told late, and of what.
+	struct range rest;
+	uint64_t passes[PASSES];
 	// The judge's process, and what this one says of itself.
 	uint64_t judge, bytes_of_this, walled, registers;
 	// Addresses of guest code: where a stopped CPU waits; where it goes to wait; where it comes to with a trap.
@@ -78,6 +84,7 @@ static void futex(int op, uint32_t value)
 /// Give the judge its turn, and wait for ours.
 static void hand_over(void)
 {
+	shared->rests = 0;
 	atomic_store(&shared->turn, JUDGE);
 	if (atomic_load(&shared->sleeps[JUDGE]))
 		futex(FUTEX_WAKE, 1);
@@ -91,6 +98,7 @@ static void hand_over(void)
 		atomic_store(&shared->sleeps[CPU], 0);
 	}
 	shared->ok = 1;
+	shared->passed = 0;
 }
 
 #if defined(__x86_64__)
@@ -131,6 +139,15 @@ static bool wall(void)
 #else
 	return false;
 #endif
+}
+
+/// May the judge be told of this instruction late? Then it is noted.
+static bool passes(uint64_t pc)
+{
+	if (shared->passed >= shared->rests || shared->passed >= PASSES || pc < shared->rest.first || pc > shared->rest.last)
+		return false;
+	shared->passes[shared->passed++] = pc;
+	return true;
 }
 
 static bool within(const struct range *ranges, uint64_t count, uint64_t at)

@@ -23,6 +23,7 @@ pub(super) const MASKED: u32 = 1 << 16;
 const NAME: usize = 24;
 pub(super) const BATCH: usize = 128;
 pub(super) const DATA: usize = 1 << 16;
+pub(super) const PASSES: usize = 128;
 /// How often it is looked whether it is our turn before this thread sleeps.
 const SPINS: u32 = 2_000;
 
@@ -40,12 +41,18 @@ pub(super) struct Message {
     pub count: Cell<u32>,
     pub what: Cell<u64>,
     pub pc: Cell<u64>,
-    pub bytes: Cell<u64>,
-    pub first_of_block: Cell<u64>,
+    pub bytes: Cell<u32>,
+    pub first_of_block: Cell<u32>,
+    /// Instructions of which the judge may be told late, and those of which it is.
+    pub rests: Cell<u32>,
+    pub passed: Cell<u32>,
     pub from: Cell<u64>,
     pub ok: Cell<u64>,
     pub at: Cell<u64>,
     pub is_write: Cell<u64>,
+    /// Where it may be told late, and of what.
+    pub rest: Range,
+    pub passes: [Cell<u64>; PASSES],
     /// The process that the engine's ends with.
     pub judge: Cell<u64>,
     /// The engine's size of the message.

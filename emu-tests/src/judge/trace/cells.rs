@@ -1,6 +1,11 @@
 //! What is known of each address of an image.
 
+use std::ops::Range;
+
 use codegen::arch::machine::Branch;
+
+/// Addresses behind an instruction that are looked at.
+const NEAR: usize = 128;
 
 /// Where an address belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -121,6 +126,13 @@ impl Cells {
     /// The region of an address.
     pub fn region(&self, at: u64) -> Region {
         self.get(at).map_or(Region::Elsewhere, |cell| cell.region)
+    }
+
+    /// The next addresses in this region at which nothing can happen: no more than a run is likely to come to without a branch.
+    pub fn plain_from(&self, at: u64, region: Region) -> Range<u64> {
+        let cells = self.cells.get(self.index(at)..).unwrap_or_default().iter().skip(1).take(NEAR);
+        let plain = cells.take_while(|cell| cell.plain() && cell.region == region).count() as u64;
+        at.wrapping_add(1)..at.wrapping_add(1).saturating_add(plain)
     }
 
     /// The cells of `size` addresses in one image.

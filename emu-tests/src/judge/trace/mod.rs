@@ -413,8 +413,14 @@ pub(crate) fn instruction(uc: &mut Uc, pc: u64) {
 #[inline(never)]
 fn noted(uc: &mut Uc, pc: u64) {
     look(uc, pc);
-    if let Some(t) = uc.data_mut().as_deref_mut() {
-        t.state.rest(t.case.closely || t.recording.is_some());
+    let Some(t) = uc.data_mut().as_deref_mut() else { return };
+    t.state.rest(t.case.closely || t.recording.is_some());
+    let Some(region) = t.state.quiet else { return };
+    if uc.is_outside()
+        && let Some(t) = uc.data_mut().as_deref_mut()
+    {
+        let (at, most) = (t.cells.plain_from(pc, region), t.state.budget.saturating_sub(1));
+        uc.rest(at, most);
     }
 }
 
