@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 2000 };
+enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 50, YIELDS = 2000 };
 
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
@@ -91,6 +92,10 @@ static void hand_over(void)
 	for (unsigned int spins = 0; atomic_load(&shared->turn) != CPU; spins++) {
 		if (spins < SPINS) {
 			pause_a_moment();
+			continue;
+		}
+		if (spins < SPINS + YIELDS) {
+			sched_yield();
 			continue;
 		}
 		atomic_store(&shared->sleeps[CPU], 1);

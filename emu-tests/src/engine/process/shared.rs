@@ -25,7 +25,9 @@ pub(super) const BATCH: usize = 128;
 pub(super) const DATA: usize = 1 << 16;
 pub(super) const PASSES: usize = 128;
 /// How often it is looked whether it is our turn before this thread sleeps.
-const SPINS: u32 = 2_000;
+const SPINS: u32 = 50;
+/// And how often after that, with any other thread that wants this CPU in between.
+const YIELDS: u32 = 2_000;
 
 /// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
 #[repr(C)]
@@ -113,6 +115,12 @@ impl Message {
                 return true;
             }
             std::hint::spin_loop();
+        }
+        for _ in 0..YIELDS {
+            if self.turn.load(Ordering::SeqCst) == JUDGE {
+                return true;
+            }
+            std::thread::yield_now();
         }
         let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
         self.sleeps[0].store(1, Ordering::SeqCst);
