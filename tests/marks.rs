@@ -280,6 +280,37 @@ fn a_note_with_other_bits_fails() {
     assert_eq!(changed, 10);
 }
 
+/// The rows of P27 in a report: their verdicts, each with the id of its reason.
+fn of_notes(report: &str) -> Vec<(String, String)> {
+    let report: Value = serde_json::from_str(report).unwrap();
+    let rows = report["results"].as_array().unwrap().iter().filter(|row| row["clause"] == "P27");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    rows.map(|row| (text(&row["verdict"]), text(&row["reason_id"]))).collect()
+}
+
+/// Of a kernel's objects nobody reads the notes, and an object without one promises nothing.
+#[test]
+fn where_nobody_reads_a_note_nothing_is_asked_of_it() {
+    for arch in tool::BACKENDS.iter().map(|backend| backend.facts()) {
+        let bench = Bench::new();
+        let checked = |profile: &str, keeps_note: bool| {
+            let gen_ = ["gen", "--arch", arch.name, "--profile", profile, "--emit", "obj,contract", "--stem", "t"];
+            let trampoline = if profile == "bare" { "trace_caller" } else { "ftrace_caller" };
+            bench.ok(&[&gen_[..], &["-o", ".", trampoline]].concat());
+            if !keeps_note {
+                let objcopy = format!("{}objcopy", common::tools_of(arch.name));
+                bench.tool(&objcopy, &["--remove-section", ".note.gnu.property", "t.o"]);
+            }
+            of_notes(&bench.ok(&["check", "--object", "t.o", "--contract", "t.toml", "--format", "json"]))
+        };
+        let skipped = |rows: &[(String, String)]| !rows.is_empty() && rows.iter().all(|(verdict, _)| verdict == "skip");
+        let kernel = checked("linux-7.3", true);
+        assert!(skipped(&kernel), "{}: {kernel:?}", arch.name);
+        let bare = checked("bare", false);
+        assert!(skipped(&bare), "{}: {bare:?}", arch.name);
+    }
+}
+
 /// Every mutant of a note is noticed, by P27 alone. Where another trampoline of the object breaks the promise, the object is the same.
 #[test]
 fn every_mutant_of_a_note_is_killed() {

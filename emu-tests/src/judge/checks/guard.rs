@@ -36,17 +36,14 @@ fn judge(found: &Guarding, at: At, case: &Arc<Case>, tally: &mut Tally) {
         let at = At { pc: at.pc.wrapping_add(offset), ..at };
         tally.judged(case, Finding::new(at, place, 1, u64::from(holds)));
     };
-    // What is open is decided in no way.
-    let open = found.problems.iter().any(|(_, certain)| !certain);
     for (offset, _) in found.problems.iter().filter(|(_, certain)| *certain) {
         hold(Place::Guarded, *offset, false);
     }
     for offset in &found.misstated {
         hold(Place::GuardTold, *offset, false);
     }
-    match found.guards {
-        false => hold(Place::Guarded, 0, false),
-        true if !open => hold(Place::Guarded, 0, found.problems.is_empty()),
-        true => {}
+    // What is open is decided in no way.
+    if !found.guards || found.problems.is_empty() {
+        hold(Place::Guarded, 0, found.guards);
     }
 }
