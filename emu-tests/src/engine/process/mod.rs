@@ -20,7 +20,8 @@ use codegen::words::error::{Error, Result};
 use rustc_hash::FxHashMap;
 
 use super::interface::{
-    Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap, Why,
+    Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved,
+    Trap, Why,
 };
 use super::registers::{Besides, Registers, Snapshot};
 use hooks::{AccessHook, Hooks, kept};
@@ -452,7 +453,8 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn write_all(&mut self, registers: &[i32], values: &[u64]) {
-        let known = registers.iter().zip(values).filter_map(|(id, value)| Some((self.places.get(id).copied()?, *value)));
+        let known =
+            registers.iter().zip(values).filter_map(|(id, value)| Some((self.places.get(id).copied()?, *value)));
         // Whoever asks next learns that the process is gone.
         let _ = self.put_all(&known.collect::<Vec<_>>());
     }
@@ -492,7 +494,8 @@ impl<D: 'static> Engine<D> for Outside<D> {
         }
         let known = registers.iter().filter_map(|(id, bytes)| Some((self.places.get(id).copied()?, bytes)));
         let (words, wide): (Vec<_>, Vec<_>) = known.partition(|(_, bytes)| bytes.len() == 8);
-        let words = words.into_iter().map(|(place, bytes)| (place, bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))));
+        let words =
+            words.into_iter().map(|(place, bytes)| (place, bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))));
         // Whoever asks next learns that the process is gone.
         let _ = self.put_all(&words.collect::<Vec<_>>());
         let _ = self.machine.write(wide.into_iter().map(|(place, bytes)| (place.number, bytes.as_slice())));
@@ -540,7 +543,10 @@ impl<D: 'static> Engine<D> for Outside<D> {
             return;
         }
         let others = self.hooks.instructions.iter().filter(|(range, _)| *range != EVERYWHERE);
-        let end = others.filter(|(range, _)| *range.end() >= at.start).map(|(range, _)| *range.start()).fold(at.end, u64::min);
+        let end = others
+            .filter(|(range, _)| *range.end() >= at.start)
+            .map(|(range, _)| *range.start())
+            .fold(at.end, u64::min);
         if end > at.start {
             let range = [at.start, end - 1, 0, 0];
             message.rest.0.iter().zip(range).for_each(|(to, value)| to.set(value));
