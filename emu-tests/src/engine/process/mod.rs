@@ -542,11 +542,13 @@ impl<D: 'static> Engine<D> for Outside<D> {
         if by_instruction || !self.hooks.blocks.is_empty() {
             return;
         }
-        let others = self.hooks.instructions.iter().filter(|(range, _)| *range != EVERYWHERE);
-        let end = others
-            .filter(|(range, _)| *range.end() >= at.start)
-            .map(|(range, _)| *range.start())
-            .fold(at.end, u64::min);
+        let (everywhere, others): (Vec<_>, Vec<_>) =
+            self.hooks.instructions.iter().partition(|(range, _)| *range == EVERYWHERE);
+        if everywhere.len() > 1 {
+            return;
+        }
+        let next = others.into_iter().filter(|(range, _)| *range.end() >= at.start).map(|(range, _)| *range.start());
+        let end = next.fold(at.end, u64::min);
         if end > at.start {
             let range = [at.start, end - 1, 0, 0];
             message.rest.0.iter().zip(range).for_each(|(to, value)| to.set(value));

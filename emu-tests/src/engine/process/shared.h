@@ -21,7 +21,9 @@
 #include <unistd.h>
 
 enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, MASKED = 1 << 16, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 50, YIELDS = 2000 };
+enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 50, YIELDS = 2000 };
+// In the number of a register: a mask says which of its bits are to be set.
+enum { MASKED = 1 << 16 };
 
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };

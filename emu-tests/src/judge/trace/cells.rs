@@ -130,7 +130,9 @@ impl Cells {
 
     /// The next addresses in this region at which nothing can happen: no more than a run is likely to come to without a branch.
     pub fn plain_from(&self, at: u64, region: Region) -> Range<u64> {
-        let cells = self.cells.get(self.index(at)..).unwrap_or_default().iter().skip(1).take(NEAR);
+        let (index, [_, (_, second)]) = (self.index(at), self.spans);
+        let end = if index < second { second } else { self.cells.len() };
+        let cells = self.cells.get(index..end).unwrap_or_default().iter().skip(1).take(NEAR);
         let plain = cells.take_while(|cell| cell.plain() && cell.region == region).count() as u64;
         at.wrapping_add(1)..at.wrapping_add(1).saturating_add(plain)
     }
@@ -196,6 +198,19 @@ mod tests {
         assert!(cells.range_mut(0x4000, 0x21).is_none());
         assert!(cells.range_mut(0x4000, u64::MAX).is_none());
         assert!(cells.range_mut(0x3fff, 1).is_none());
+    }
+
+    #[test]
+    fn what_is_plain_ends_with_its_image_its_region_and_at_a_place_of_note() {
+        let mut cells = two();
+        let from = |cells: &Cells, at| cells.plain_from(at, Region::Elsewhere);
+        assert_eq!(from(&cells, 0x8008), 0x8009..0x8010);
+        assert_eq!(from(&cells, 0x4004), 0x4005..0x4020);
+        assert!(from(&cells, 0x7000).is_empty() && from(&cells, u64::MAX).is_empty());
+        cells.get_mut(0x400a).unwrap().marks.set(Mark::SITE, true);
+        cells.get_mut(0x8003).unwrap().region = Region::Function;
+        assert_eq!(from(&cells, 0x4004), 0x4005..0x400a);
+        assert_eq!(from(&cells, 0x8000), 0x8001..0x8003);
     }
 
     #[test]
