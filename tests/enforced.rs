@@ -180,6 +180,7 @@ fn without_p26(report: &mut Value) -> u64 {
 #[test]
 #[ignore = "needs QEMU and Bochs: cargo xtask engines"]
 fn by_another_engine_everything_comes_out_as_by_unicorn() {
+    // One of each architecture. The next test runs all of them.
     for (kinds, engine) in [(KINDS[1], "bochs"), (KINDS[2], "qemu"), (KINDS[5], "qemu")] {
         let check = [&["check"], kinds].concat();
         let unicorn = report(&check);

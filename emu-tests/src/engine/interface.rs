@@ -182,7 +182,7 @@ pub trait Engine<D> {
     fn stop(&mut self);
     /// From a hook on all instructions: of the next at these addresses, at most so many, it may be called late, with nothing but their
     /// addresses; but before any other hook.
-    fn rest(&mut self, at: Range<u64>, most: u64);
+    fn tell_late(&mut self, at: Range<u64>, most: u64);
 
     /// Call a hook before each instruction at these addresses.
     ///

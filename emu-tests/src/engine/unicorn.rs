@@ -247,7 +247,7 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         let _ = self.emu_stop();
     }
 
-    fn rest(&mut self, _: Range<u64>, _: u64) {
+    fn tell_late(&mut self, _: Range<u64>, _: u64) {
         // A call costs little here.
     }
 

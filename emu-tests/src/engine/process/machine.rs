@@ -269,7 +269,7 @@ impl Machine {
     ///
     /// # Errors
     /// The process is gone, or has not all of them.
-    pub fn write<'v>(&self, registers: impl Iterator<Item = (u32, &'v [u8])>) -> Result<()> {
+    pub fn write<'v>(&self, mut registers: impl Iterator<Item = (u32, &'v [u8])>) -> Result<()> {
         let message = self.message()?;
         if let Program::Bochs(bochs) = &self.bare.program {
             for (number, value) in registers {
@@ -277,7 +277,7 @@ impl Machine {
             }
             return Ok(());
         }
-        registers.into_iter().try_for_each(|(number, value)| self.list_to_set(message, number, value, &[]))
+        registers.try_for_each(|(number, value)| self.list_to_set(message, number, value, &[]))
     }
 
     /// Set the bits of a mask in a register of 8 bytes or less, as [`Self::write`] does.

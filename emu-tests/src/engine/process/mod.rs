@@ -492,13 +492,17 @@ impl<D: 'static> Engine<D> for Outside<D> {
             Engine::<D>::store(self, SHADOW_STACK, entries);
             let _ = self.put(pointer, *value);
         }
-        let known = registers.iter().filter_map(|(id, bytes)| Some((self.places.get(id).copied()?, bytes)));
-        let (words, wide): (Vec<_>, Vec<_>) = known.partition(|(_, bytes)| bytes.len() == 8);
-        let words =
-            words.into_iter().map(|(place, bytes)| (place, bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))));
+        let (mut words, mut others) = (Vec::new(), Vec::new());
+        for (id, bytes) in registers {
+            let Some(place) = self.places.get(id).copied() else { continue };
+            match bytes.as_slice().try_into() {
+                Ok(word) => words.push((place, u64::from_le_bytes(word))),
+                Err(_) => others.push((place.number, bytes.as_slice())),
+            }
+        }
         // Whoever asks next learns that the process is gone.
-        let _ = self.put_all(&words.collect::<Vec<_>>());
-        let _ = self.machine.write(wide.into_iter().map(|(place, bytes)| (place.number, bytes.as_slice())));
+        let _ = self.put_all(&words);
+        let _ = self.machine.write(others.into_iter());
     }
 
     fn map(&mut self, at: u64, bytes: u64, holds: Holds) -> Result<()> {
@@ -535,7 +539,7 @@ impl<D: 'static> Engine<D> for Outside<D> {
         self.wanted = Told::Stop;
     }
 
-    fn rest(&mut self, at: Range<u64>, most: u64) {
+    fn tell_late(&mut self, at: Range<u64>, most: u64) {
         // Of accesses, Bochs says nothing.
         let by_instruction = matches!(self.machine.bare.program, Program::Bochs(_)) && !self.hooks.accesses.is_empty();
         let Ok(message) = self.machine.message() else { return };
@@ -551,8 +555,8 @@ impl<D: 'static> Engine<D> for Outside<D> {
         let end = next.fold(at.end, u64::min);
         if end > at.start {
             let range = [at.start, end - 1, 0, 0];
-            message.rest.0.iter().zip(range).for_each(|(to, value)| to.set(value));
-            message.rests.set(most.min(PASSES as u64) as u32);
+            message.late.0.iter().zip(range).for_each(|(to, value)| to.set(value));
+            message.most_late.set(most.min(PASSES as u64) as u32);
         }
     }
 

@@ -41,10 +41,10 @@ struct shared {
 	// instructions of which the judge may be told late, and those of which it is; where a run begins or goes on.
 	uint32_t count;
 	uint64_t what, pc;
-	uint32_t bytes, first_of_block, rests, passed;
+	uint32_t bytes, first_of_block, most_late, passed;
 	uint64_t from, ok, at, is_write;
 	// Where it may be told late, and of what.
-	struct range rest;
+	struct range late;
 	uint64_t passes[PASSES];
 	// The judge's process, and what this one says of itself.
 	uint64_t judge, bytes_of_this, walled, registers;
@@ -87,7 +87,7 @@ static void futex(int op, uint32_t value)
 /// Give the judge its turn, and wait for ours.
 static void hand_over(void)
 {
-	shared->rests = 0;
+	shared->most_late = 0;
 	atomic_store(&shared->turn, JUDGE);
 	if (atomic_load(&shared->sleeps[JUDGE]))
 		futex(FUTEX_WAKE, 1);
@@ -151,7 +151,7 @@ static bool wall(void)
 /// May the judge be told of this instruction late? Then it is noted.
 static bool passes(uint64_t pc)
 {
-	if (shared->passed >= shared->rests || shared->passed >= PASSES || pc < shared->rest.first || pc > shared->rest.last)
+	if (shared->passed >= shared->most_late || shared->passed >= PASSES || pc < shared->late.first || pc > shared->late.last)
 		return false;
 	shared->passes[shared->passed++] = pc;
 	return true;

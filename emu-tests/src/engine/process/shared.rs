@@ -46,14 +46,14 @@ pub(super) struct Message {
     pub bytes: Cell<u32>,
     pub first_of_block: Cell<u32>,
     /// Instructions of which the judge may be told late, and those of which it is.
-    pub rests: Cell<u32>,
+    pub most_late: Cell<u32>,
     pub passed: Cell<u32>,
     pub from: Cell<u64>,
     pub ok: Cell<u64>,
     pub at: Cell<u64>,
     pub is_write: Cell<u64>,
     /// Where it may be told late, and of what.
-    pub rest: Range,
+    pub late: Range,
     pub passes: [Cell<u64>; PASSES],
     /// The process that the engine's ends with.
     pub judge: Cell<u64>,

@@ -420,7 +420,7 @@ fn noted(uc: &mut Uc, pc: u64) {
         && let Some(t) = uc.data_mut().as_deref_mut()
     {
         let (at, most) = (t.cells.plain_from(pc, region), t.state.budget.saturating_sub(1));
-        uc.rest(at, most);
+        uc.tell_late(at, most);
     }
 }
 
