@@ -95,6 +95,16 @@ impl fmt::Display for Trap {
 /// How a run ends.
 pub type Ended = std::result::Result<(), Trap>;
 
+/// Instructions of which a hook may be told late, since nothing is asked of them.
+pub struct Late {
+    /// Their addresses.
+    pub at: Range<u64>,
+    /// One of them that ends it: of what follows that, the hook is told in time.
+    pub last: Option<u64>,
+    /// How many at most.
+    pub most: u64,
+}
+
 /// A hook, in the engine's own form: [`Engine::unhook`] takes it away.
 pub struct Hook(pub(super) Box<dyn Any>);
 
@@ -180,9 +190,8 @@ pub trait Engine<D> {
     }
     /// From a hook: go no further.
     fn stop(&mut self);
-    /// From a hook on all instructions: of the next at these addresses, at most so many, it may be called late, with nothing but their
-    /// addresses; but before any other hook.
-    fn tell_late(&mut self, at: Range<u64>, most: u64);
+    /// From a hook on all instructions: of these it may be called late, with nothing but their addresses; but before any other hook.
+    fn tell_late(&mut self, late: Late);
 
     /// Call a hook before each instruction at these addresses.
     ///
@@ -209,8 +218,8 @@ pub trait Engine<D> {
     /// # Errors
     /// The engine does not take it.
     fn on_missing_code(&mut self, hook: OnMissing<D>) -> Result<()>;
-    /// Is it another process, so that hooks and registers cost much?
-    fn is_outside(&self) -> bool;
+    /// Is it another process, so that hooks cost much, and is its CPU at the instruction for which a hook is called?
+    fn can_tell_late(&self) -> bool;
     /// Does it have all instructions, those of the CPU's shadow stack too, whether that is on or not?
     fn has_all_instructions(&self) -> bool;
     /// Bytes that the last run has pushed onto the CPU's shadow stack and not popped; `None` where only what code asks for is pushed

@@ -1,7 +1,7 @@
 //! Unicorn as an [`Engine`].
 
 use std::ffi::c_void;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use codegen::arch::bare::{Entered, Guard};
@@ -14,8 +14,8 @@ use unicorn_engine::{
 };
 
 use super::interface::{
-    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved, Trap,
-    Why,
+    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, Late, OnAccess, OnGuard, OnInstruction, OnMissing,
+    Saved, Trap, Why,
 };
 use super::memory::Memory;
 use super::registers::{Besides, CONTROL, GENERAL, Registers, Snapshot, VECTORS};
@@ -247,7 +247,7 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         let _ = self.emu_stop();
     }
 
-    fn tell_late(&mut self, _: Range<u64>, _: u64) {
+    fn tell_late(&mut self, _: Late) {
         // A call costs little here.
     }
 
@@ -287,7 +287,7 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         added.map(drop).map_err(failed("hook"))
     }
 
-    fn is_outside(&self) -> bool {
+    fn can_tell_late(&self) -> bool {
         false
     }
 

@@ -21,7 +21,8 @@ impl Hooks {
     /// Look at every instruction, and at every access to the stack.
     pub(crate) fn all(uc: &mut Uc) -> Result<Hooks> {
         // One for all addresses: the engine calls a hook without detour only if it has no other.
-        uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, _| trace::instruction(uc, pc)))?;
+        let hook = if uc.can_tell_late() { trace::distant_instruction } else { trace::instruction };
+        uc.on_instructions(EVERYWHERE, Box::new(move |uc, pc, _| hook(uc, pc)))?;
         let mut hooks = Hooks::none();
         hooks.watch(uc)?;
         Ok(hooks)

@@ -11,6 +11,7 @@ use codegen::words::error::{Error, Result};
 use link::PAGE;
 use rustc_hash::FxHashMap;
 
+use super::pinned::Pinned;
 use super::program::{Files, missing, spawn};
 use super::shared::{BATCH, DATA, MASKED, Message, Shared};
 
@@ -83,6 +84,7 @@ pub(crate) struct Machine {
     tables: [u64; 2],
     /// Where the entry of a table leads: to another one.
     next: RefCell<FxHashMap<u64, u64>>,
+    _pinned: Option<Rc<Pinned>>,
     /// None before it is started.
     process: RefCell<Option<Child>>,
     /// Why it is gone.
@@ -132,6 +134,7 @@ impl Machine {
             pages: RefCell::default(),
             tables,
             next: RefCell::default(),
+            _pinned: Pinned::here(),
             process: RefCell::default(),
             gone: OnceCell::new(),
             registers: OnceCell::new(),

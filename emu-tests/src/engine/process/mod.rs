@@ -5,6 +5,7 @@
 
 mod hooks;
 mod machine;
+mod pinned;
 mod program;
 mod register;
 mod shared;
@@ -20,8 +21,8 @@ use codegen::words::error::{Error, Result};
 use rustc_hash::FxHashMap;
 
 use super::interface::{
-    Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Hook, OnAccess, OnGuard, OnInstruction, OnMissing, Saved,
-    Trap, Why,
+    Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Hook, Late, OnAccess, OnGuard, OnInstruction, OnMissing,
+    Saved, Trap, Why,
 };
 use super::registers::{Besides, Registers, Snapshot};
 use hooks::{AccessHook, Hooks, kept};
@@ -42,6 +43,8 @@ pub(super) struct Outside<D> {
     /// What the hook that runs has asked for.
     wanted: Told,
     hooks: Hooks<D>,
+    /// The CPU is no longer where hooks are called for.
+    is_late: bool,
     /// An instruction that is met again, since a hook let it go on: it has been looked at.
     again: Option<u64>,
     /// The instruction that hooks looked at last.
@@ -102,6 +105,7 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
         pc: 0,
         wanted: Told::GoOn,
         hooks: Hooks::default(),
+        is_late: false,
         again: None,
         seen: 0,
         detour: None,
@@ -166,9 +170,11 @@ impl<D: 'static> Outside<D> {
     /// Call hooks for instructions of which they may be told late.
     fn at_passed(&mut self, message: &Message) {
         let passed = message.passed.take() as usize;
+        self.is_late = true;
         for pc in message.passes.iter().take(passed).map(Cell::get) {
             self.at_instruction(pc, 0, 0);
         }
+        self.is_late = false;
     }
 
     /// Call hooks before an instruction; returns what they want.
@@ -539,7 +545,7 @@ impl<D: 'static> Engine<D> for Outside<D> {
         self.wanted = Told::Stop;
     }
 
-    fn tell_late(&mut self, at: Range<u64>, most: u64) {
+    fn tell_late(&mut self, late: Late) {
         // Of accesses, Bochs says nothing.
         let by_instruction = matches!(self.machine.bare.program, Program::Bochs(_)) && !self.hooks.accesses.is_empty();
         let Ok(message) = self.machine.message() else { return };
@@ -551,12 +557,20 @@ impl<D: 'static> Engine<D> for Outside<D> {
         if everywhere.len() > 1 {
             return;
         }
-        let next = others.into_iter().filter(|(range, _)| *range.end() >= at.start).map(|(range, _)| *range.start());
-        let end = next.fold(at.end, u64::min);
-        if end > at.start {
-            let range = [at.start, end - 1, 0, 0];
-            message.late.0.iter().zip(range).for_each(|(to, value)| to.set(value));
-            message.most_late.set(most.min(PASSES as u64) as u32);
+        let Range { mut start, mut end } = late.at;
+        for (range, _) in others {
+            if *range.start() > self.pc {
+                end = end.min(*range.start());
+            } else {
+                start = start.max(range.end().saturating_add(1));
+            }
+        }
+        if start < end {
+            message.late_first.set(start);
+            message.late_end.set(end);
+            // No instruction is at 0.
+            message.late_last.set(late.last.unwrap_or(0));
+            message.most_late.set(late.most.min(PASSES as u64) as u32);
         }
     }
 
@@ -592,8 +606,8 @@ impl<D: 'static> Engine<D> for Outside<D> {
         Ok(())
     }
 
-    fn is_outside(&self) -> bool {
-        true
+    fn can_tell_late(&self) -> bool {
+        !self.is_late
     }
 
     fn has_all_instructions(&self) -> bool {

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { JUDGE = 0, CPU = 1 };
-enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, SPINS = 50, YIELDS = 2000 };
+enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, PASSES = 128, YIELDS = 2000 };
 // In the number of a register: a mask says which of its bits are to be set.
 enum { MASKED = 1 << 16 };
 
@@ -43,8 +43,8 @@ struct shared {
 	uint64_t what, pc;
 	uint32_t bytes, first_of_block, most_late, passed;
 	uint64_t from, ok, at, is_write;
-	// Where it may be told late, and of what.
-	struct range late;
+	// Where it may be told late: first address, end, and one that is the last of them. And of what it is.
+	uint64_t late_first, late_end, late_last;
 	uint64_t passes[PASSES];
 	// The judge's process, and what this one says of itself.
 	uint64_t judge, bytes_of_this, walled, registers;
@@ -65,15 +65,6 @@ struct shared {
 
 static struct shared *shared;
 
-static inline void pause_a_moment(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static void futex(int op, uint32_t value)
 {
 	struct timespec second = { 1, 0 };
@@ -91,12 +82,8 @@ static void hand_over(void)
 	atomic_store(&shared->turn, JUDGE);
 	if (atomic_load(&shared->sleeps[JUDGE]))
 		futex(FUTEX_WAKE, 1);
-	for (unsigned int spins = 0; atomic_load(&shared->turn) != CPU; spins++) {
-		if (spins < SPINS) {
-			pause_a_moment();
-			continue;
-		}
-		if (spins < SPINS + YIELDS) {
+	for (unsigned int yields = 0; atomic_load(&shared->turn) != CPU; yields++) {
+		if (yields < YIELDS) {
 			sched_yield();
 			continue;
 		}
@@ -151,9 +138,11 @@ static bool wall(void)
 /// May the judge be told of this instruction late? Then it is noted.
 static bool passes(uint64_t pc)
 {
-	if (shared->passed >= shared->most_late || shared->passed >= PASSES || pc < shared->late.first || pc > shared->late.last)
+	if (shared->passed >= shared->most_late || shared->passed >= PASSES || pc < shared->late_first || pc >= shared->late_end)
 		return false;
 	shared->passes[shared->passed++] = pc;
+	if (pc == shared->late_last)
+		shared->most_late = 0;
 	return true;
 }
 

@@ -24,9 +24,7 @@ const NAME: usize = 24;
 pub(super) const BATCH: usize = 128;
 pub(super) const DATA: usize = 1 << 16;
 pub(super) const PASSES: usize = 128;
-/// How often it is looked whether it is our turn before this thread sleeps.
-const SPINS: u32 = 50;
-/// And how often after that, with any other thread that wants this CPU in between.
+/// How often it is looked whether it is our turn, with any other thread that wants this CPU in between, before this thread sleeps.
 const YIELDS: u32 = 2_000;
 
 /// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
@@ -52,8 +50,10 @@ pub(super) struct Message {
     pub ok: Cell<u64>,
     pub at: Cell<u64>,
     pub is_write: Cell<u64>,
-    /// Where it may be told late, and of what.
-    pub late: Range,
+    /// Where it may be told late: first address, end, and one that is the last of them. And of what it is.
+    pub late_first: Cell<u64>,
+    pub late_end: Cell<u64>,
+    pub late_last: Cell<u64>,
     pub passes: [Cell<u64>; PASSES],
     /// The process that the engine's ends with.
     pub judge: Cell<u64>,
@@ -110,12 +110,6 @@ impl Message {
 
     /// Wait for ours, at most about so long: has it come?
     pub fn wait(&self, most: Duration) -> bool {
-        for _ in 0..SPINS {
-            if self.turn.load(Ordering::SeqCst) == JUDGE {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
         for _ in 0..YIELDS {
             if self.turn.load(Ordering::SeqCst) == JUDGE {
                 return true;

@@ -128,13 +128,23 @@ impl Cells {
         self.get(at).map_or(Region::Elsewhere, |cell| cell.region)
     }
 
-    /// The next addresses in this region at which nothing can happen: no more than a run is likely to come to without a branch.
-    pub fn plain_from(&self, at: u64, region: Region) -> Range<u64> {
+    /// The next addresses, on both sides and in this region, at which nothing can happen; and a branch behind them, if that can wait
+    /// for what follows it: then it is the last of them.
+    pub fn plain_around(&self, at: u64, region: Region) -> (Range<u64>, Option<u64>) {
         let (index, [_, (_, second)]) = (self.index(at), self.spans);
-        let end = if index < second { second } else { self.cells.len() };
-        let cells = self.cells.get(index..end).unwrap_or_default().iter().skip(1).take(NEAR);
-        let plain = cells.take_while(|cell| cell.plain() && cell.region == region).count() as u64;
-        at.wrapping_add(1)..at.wrapping_add(1).saturating_add(plain)
+        let (start, end) = if index < second { (0, second) } else { (second, self.cells.len()) };
+        let alike = |cell: &&Cell| cell.plain() && cell.region == region;
+        let many = |cells: &mut dyn Iterator<Item = &Cell>| cells.take(NEAR).take_while(alike).count();
+        let (before, from) = self.cells.get(start..end).unwrap_or_default().split_at(index.clamp(start, end) - start);
+        // What is here is no longer to come, but may come again.
+        let here = from.first().filter(alike).map(|_| many(&mut before.iter().rev()) as u64);
+        let behind = from.get(1..).unwrap_or_default();
+        let after = many(&mut behind.iter());
+        let waits = |cell: &&Cell| cell.region == region && cell.marks == Mark::NONE && !cell.by_sp;
+        let last = behind.get(after).filter(waits).filter(|cell| cell.branch.is_some());
+        let end = at.saturating_add(1).saturating_add(after as u64);
+        let first = here.map_or(at.saturating_add(1), |before| at.saturating_sub(before));
+        (first..end.saturating_add(last.is_some().into()), last.map(|_| end))
     }
 
     /// The cells of `size` addresses in one image.
@@ -203,14 +213,32 @@ mod tests {
     #[test]
     fn what_is_plain_ends_with_its_image_its_region_and_at_a_place_of_note() {
         let mut cells = two();
-        let from = |cells: &Cells, at| cells.plain_from(at, Region::Elsewhere);
-        assert_eq!(from(&cells, 0x8008), 0x8009..0x8010);
-        assert_eq!(from(&cells, 0x4004), 0x4005..0x4020);
-        assert!(from(&cells, 0x7000).is_empty() && from(&cells, u64::MAX).is_empty());
+        let around = |cells: &Cells, at| cells.plain_around(at, Region::Elsewhere);
+        assert_eq!(around(&cells, 0x8008), (0x8000..0x8010, None));
+        assert_eq!(around(&cells, 0x4004), (0x4000..0x4020, None));
+        assert!(around(&cells, 0x7000).0.is_empty() && around(&cells, u64::MAX).0.is_empty());
         cells.get_mut(0x400a).unwrap().marks.set(Mark::SITE, true);
         cells.get_mut(0x8003).unwrap().region = Region::Function;
-        assert_eq!(from(&cells, 0x4004), 0x4005..0x400a);
-        assert_eq!(from(&cells, 0x8000), 0x8001..0x8003);
+        assert_eq!(around(&cells, 0x4004), (0x4000..0x400a, None));
+        assert_eq!(around(&cells, 0x400c), (0x400b..0x4020, None));
+        assert_eq!(around(&cells, 0x8001), (0x8000..0x8003, None));
+    }
+
+    #[test]
+    fn a_branch_is_the_last_of_what_is_plain_unless_something_is_asked_of_it() {
+        let mut cells = two();
+        cells.get_mut(0x4008).unwrap().branch = Some((Branch::default(), 2));
+        let around = |cells: &Cells| cells.plain_around(0x4004, Region::Elsewhere);
+        assert_eq!(around(&cells), (0x4000..0x4009, Some(0x4008)));
+        for change in [
+            (|cell| cell.by_sp = true) as fn(&mut Cell),
+            |cell| cell.marks.set(Mark::SITE, true),
+            |cell| cell.region = Region::Function,
+        ] {
+            let mut asked = cells.clone();
+            change(asked.get_mut(0x4008).unwrap());
+            assert_eq!(around(&asked), (0x4000..0x4008, None));
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ use state::{Activation, State};
 
 use crate::engine::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, words};
 use crate::engine::flow::Taken;
-use crate::engine::interface::Cpu;
+use crate::engine::interface::{Cpu, Late};
 use crate::engine::memory::Memory;
 use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::unwind::Table;
@@ -415,12 +415,18 @@ fn noted(uc: &mut Uc, pc: u64) {
     look(uc, pc);
     let Some(t) = uc.data_mut().as_deref_mut() else { return };
     t.state.rest(t.case.closely || t.recording.is_some());
-    let Some(region) = t.state.quiet else { return };
-    if uc.is_outside()
-        && let Some(t) = uc.data_mut().as_deref_mut()
-    {
-        let (at, most) = (t.cells.plain_from(pc, region), t.state.budget.saturating_sub(1));
-        uc.tell_late(at, most);
+}
+
+/// The hook on every instruction of an engine to which a call costs much: it is told of what nothing is asked.
+pub(crate) fn distant_instruction(uc: &mut Uc, pc: u64) {
+    instruction(uc, pc);
+    if !uc.can_tell_late() {
+        return;
+    }
+    let Some(t) = uc.data().as_deref() else { return };
+    if let Some(region) = t.state.quiet {
+        let (at, last) = t.cells.plain_around(pc, region);
+        uc.tell_late(Late { at, last, most: t.state.budget.saturating_sub(1) });
     }
 }
 

@@ -67,8 +67,7 @@ impl SandboxArg {
         if !engines.iter().any(|engine| engine.is_outside()) {
             return self.enter(file);
         }
-        // Each thread has a CPU of the engine beside it, and waits for that most of the time.
-        threads::made(threads::stated().unwrap_or_else(|| threads::wanted().div_ceil(2)))
+        threads::made(threads::wanted())
     }
 
     /// A wall that the system does not have is missing, unless it must be there. One that cannot be built is trouble.
