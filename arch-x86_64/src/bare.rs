@@ -169,36 +169,44 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\x48\xcf", "iretq"),
 ]);
 
-/// Where exceptions come to, in the order of [`VECTORS`].
+/// Where exceptions come to, in the order of [`VECTORS`]. A step, the last, asks first whether the guest goes on at once, by another
+/// byte: then there is something else than 0 at 202010h.
 const STUBS: Code = Code::Bytes(&[
     (b"\x6a\x00", "push $0"),
     (b"\x6a\x00", "push $0"),
     (b"\xe9\x77\xfe\xff\xff", "jmp . - 388"),
     (b"\x6a\x00", "push $0"),
-    (b"\x6a\x01", "push $1"),
+    (b"\x6a\x03", "push $3"),
     (b"\xe9\x6e\xfe\xff\xff", "jmp . - 397"),
     (b"\x6a\x00", "push $0"),
-    (b"\x6a\x03", "push $3"),
+    (b"\x6a\x06", "push $6"),
     (b"\xe9\x65\xfe\xff\xff", "jmp . - 406"),
     (b"\x6a\x00", "push $0"),
-    (b"\x6a\x06", "push $6"),
+    (b"\x6a\x10", "push $16"),
     (b"\xe9\x5c\xfe\xff\xff", "jmp . - 415"),
     (b"\x6a\x00", "push $0"),
-    (b"\x6a\x10", "push $16"),
-    (b"\xe9\x53\xfe\xff\xff", "jmp . - 424"),
-    (b"\x6a\x00", "push $0"),
     (b"\x6a\x13", "push $19"),
-    (b"\xe9\x4a\xfe\xff\xff", "jmp . - 433"),
+    (b"\xe9\x53\xfe\xff\xff", "jmp . - 424"),
     (b"\x6a\x08", "push $8"),
-    (b"\xe9\x43\xfe\xff\xff", "jmp . - 440"),
+    (b"\xe9\x4c\xfe\xff\xff", "jmp . - 431"),
     (b"\x6a\x0c", "push $12"),
-    (b"\xe9\x3c\xfe\xff\xff", "jmp . - 447"),
+    (b"\xe9\x45\xfe\xff\xff", "jmp . - 438"),
     (b"\x6a\x0d", "push $13"),
-    (b"\xe9\x35\xfe\xff\xff", "jmp . - 454"),
+    (b"\xe9\x3e\xfe\xff\xff", "jmp . - 445"),
     (b"\x6a\x0e", "push $14"),
-    (b"\xe9\x2e\xfe\xff\xff", "jmp . - 461"),
+    (b"\xe9\x37\xfe\xff\xff", "jmp . - 452"),
     (b"\x6a\x15", "push $21"),
-    (b"\xe9\x27\xfe\xff\xff", "jmp . - 468"),
+    (b"\xe9\x30\xfe\xff\xff", "jmp . - 459"),
+    (b"\x6a\x00", "push $0"),
+    (b"\x6a\x01", "push $1"),
+    (b"\x50", "push %rax"),
+    (b"\xb0\xe8", "mov $0xe8, %al"),
+    (b"\xe6\xe9", "out %al, $0xe9"),
+    (b"\x80\x3c\x25\x10\x20\x20\x00\x00", "cmpb $0, 0x202010"),
+    (b"\x58", "pop %rax"),
+    (b"\x0f\x84\x18\xfe\xff\xff", "je . - 482"),
+    (b"\x48\x83\xc4\x10", "add $16, %rsp"),
+    (b"\x48\xcf", "iretq"),
 ]);
 
 /// Calls and jumps by r11, which expect a landing pad.
@@ -211,7 +219,7 @@ const MONITOR_AT: u64 = 0x80;
 const STUBS_AT: u64 = 0x200;
 /// Exceptions, and the bytes of the stub of each: the CPU pushes an error code for some.
 const VECTORS: [(u64, u64); 11] =
-    [(0, 9), (1, 9), (3, 9), (6, 9), (16, 9), (19, 9), (8, 7), (12, 7), (13, 7), (14, 7), (21, 7)];
+    [(0, 9), (3, 9), (6, 9), (16, 9), (19, 9), (8, 7), (12, 7), (13, 7), (14, 7), (21, 7), (1, 30)];
 /// Vector 3 may be asked for by code.
 const BREAKPOINT: u64 = 3;
 

@@ -11,8 +11,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-// What the guest asks with, first when it is set up. The vector of a step.
-enum { ASKS = 0xe9, STEP = 1 };
+// What the guest asks with: whether it goes on at once, at a step; and how it goes on, first when it is set up. The vector of a step.
+enum { GLANCES = 0xe8, ASKS = 0xe9, STEP = 1 };
 enum { TF = 1 << 8, TRACKER = 1 << 11, PAGE = 4096, PRESENT = 1 };
 enum { NOTHING = 0 };
 
@@ -21,7 +21,7 @@ enum { GENERAL, WHOLE, WANTED };
 
 // The third page: what the guest has to copy, registers as it leaves them, and the bytes to copy.
 struct frame {
-	uint64_t has, left, unused_too, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
+	uint64_t has, left, goes_on, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
 	uint8_t fxsave[0x800 - 0x100], copied[0x800];
 };
 
@@ -31,8 +31,8 @@ static struct frame *frame;
 // Of a run: instructions so far; where it went on last; whether that pushes RFLAGS.
 static uint64_t executed, resumed;
 static bool pushes_flags;
-// What the judge has been told, and the bytes of its code that the guest has still to copy.
-static uint64_t said, written, left;
+// What the judge is to be told of a step. What it has been told, and the bytes of its code that the guest has still to copy.
+static uint64_t stepped, said, written, left;
 // The guest has been sent for all registers.
 static bool fetches;
 
@@ -134,6 +134,16 @@ static void resume(void)
 	pushes_flags = byte && *byte == 0x9c;
 }
 
+/// The guest has come to an instruction: does it go on at once?
+static void glanced(void)
+{
+	hide_step();
+	stepped = step();
+	frame->goes_on = stepped == NOTHING;
+	if (frame->goes_on)
+		resume();
+}
+
 /// The guest asks.
 static void asked(void)
 {
@@ -143,8 +153,11 @@ static void asked(void)
 		shared->walled = wall();
 		said = PARKED;
 	} else if (!copies && !fetches) {
-		hide_step();
-		said = frame->vector == STEP ? step() : TRAPPED;
+		said = TRAPPED;
+		if (frame->vector == STEP)
+			said = stepped;
+		else
+			hide_step();
 	}
 	fetches = false;
 	while (said) {
@@ -184,7 +197,9 @@ static void asked(void)
 EXPORT int putc(int byte, FILE *file)
 {
 	(void)file;
-	if (ram && (byte & 0xff) == ASKS)
+	if (ram && (byte & 0xff) == GLANCES)
+		glanced();
+	else if (ram && (byte & 0xff) == ASKS)
 		asked();
 	return byte;
 }
