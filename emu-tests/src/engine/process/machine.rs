@@ -1,8 +1,7 @@
 //! A process of an engine, the memory of its guest, and the page tables there.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io::Read;
-use std::process::Child;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,9 @@ use codegen::arch::bare::{Bare, Bochs, Boot, Page, Program};
 use codegen::words::error::{Error, Result};
 use link::PAGE;
 use rustc_hash::FxHashMap;
+use rustix::process::Pid;
 
+use super::child::Process;
 use super::pinned::Pinned;
 use super::program::{Files, missing, spawn};
 use super::shared::{BATCH, DATA, MASKED, Message, Shared};
@@ -21,8 +22,6 @@ const LAST: u64 = 32 << 20;
 const PAGES: u64 = 3;
 /// The longest that a CPU may take for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of what a process says that are read.
-const MOST_WORDS: usize = 4096;
 
 /// What the CPU says when the turn comes to us. `plugin.c` has the same numbers, in this order from 1 on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +68,8 @@ enum Asked {
     Code = 3,
     /// Of Bochs's guest: leave all registers in memory.
     All = 9,
+    /// Of Bochs: become two.
+    Fork = 10,
 }
 
 /// A bare machine.
@@ -84,9 +85,10 @@ pub(crate) struct Machine {
     tables: [u64; 2],
     /// Where the entry of a table leads: to another one.
     next: RefCell<FxHashMap<u64, u64>>,
-    _pinned: Option<Rc<Pinned>>,
+    /// None of one that only waits.
+    pinned: Option<Rc<Pinned>>,
     /// None before it is started.
-    process: RefCell<Option<Child>>,
+    process: RefCell<Option<Process>>,
     /// Why it is gone.
     gone: OnceCell<String>,
     /// Registers by the program's name.
@@ -95,21 +97,64 @@ pub(crate) struct Machine {
     to_set: Cell<usize>,
 }
 
-/// What a process said at its end.
-fn last_words(process: &mut Child) -> String {
-    let mut said = [0; MOST_WORDS];
-    // Without words it has ended all the same.
-    let bytes = process.stderr.as_mut().and_then(|stderr| stderr.read(&mut said).ok()).unwrap_or_default();
-    let said = String::from_utf8_lossy(said.get(..bytes).unwrap_or_default()).into_owned();
-    said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
-}
-
 impl Machine {
     /// Start its process.
     ///
     /// # Errors
     /// The program is not there, is too old, or does not start.
     pub fn start(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
+        let (mut machine, files) = Machine::made(bare, enforced)?;
+        machine.pinned = Pinned::here();
+        let process = match &bare.program {
+            Program::Qemu(_) => Process::Started(spawn(bare, &files)?),
+            Program::Bochs(_) => Process::Forked(Machine::first(bare, enforced)?.fork(&files, machine.pinned.as_deref())?),
+        };
+        machine.begin(process)?;
+        let message = machine.message()?;
+        if message.walled.get() == 0 {
+            return Err(Error::new(format!(
+                "{}'s process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn",
+                bare.program.name()
+            )));
+        }
+        let names = match &bare.program {
+            Program::Qemu(_) => message.names(),
+            Program::Bochs(bochs) => bochs.registers.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        };
+        let numbers = names.into_iter().zip(0..).collect();
+        let _ = machine.registers.set(numbers);
+        Ok(Rc::new(machine))
+    }
+
+    /// One that is set up, and from which this thread has all others of its kind: it runs nothing but that.
+    fn first(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
+        thread_local! {
+            static FIRST: RefCell<Vec<Rc<Machine>>> = const { RefCell::new(Vec::new()) };
+        }
+        let is_it = |machine: &&Rc<Machine>| std::ptr::eq(machine.bare, bare) && machine.enforced == enforced;
+        if let Some(known) = FIRST.with_borrow(|all| all.iter().find(is_it).cloned()) {
+            return Ok(known);
+        }
+        let (machine, files) = Machine::made(bare, enforced)?;
+        machine.begin(Process::Started(spawn(bare, &files)?))?;
+        let machine = Rc::new(machine);
+        FIRST.with_borrow_mut(|all| all.push(Rc::clone(&machine)));
+        Ok(machine)
+    }
+
+    /// Another process of the same state, with these files, on this CPU.
+    fn fork(&self, files: &Files, pinned: Option<&Pinned>) -> Result<Pid> {
+        let message = self.message()?;
+        message.at.set(files.message.as_raw_fd() as u64);
+        message.from.set(files.ram.as_raw_fd() as u64);
+        let made = self.ask(Asked::Fork)?.then(|| Pid::from_raw(message.pc.get() as i32)).flatten();
+        let pid = made.ok_or_else(|| Error::new("emulator: there is no room for another process of Bochs"))?;
+        pinned.iter().for_each(|pinned| pinned.take(pid));
+        Ok(pid)
+    }
+
+    /// The machine without a process, and what that will share with it.
+    fn made(bare: &'static Bare, enforced: bool) -> Result<(Machine, Files)> {
         let (message_file, message) = Shared::new("tramptool-message", Message::SIZE)?;
         let (ram_file, ram) = Shared::new("tramptool-ram", bare.memory as usize)?;
         let first = bare.start - bare.ram + PAGES * PAGE;
@@ -134,7 +179,7 @@ impl Machine {
             pages: RefCell::default(),
             tables,
             next: RefCell::default(),
-            _pinned: Pinned::here(),
+            pinned: None,
             process: RefCell::default(),
             gone: OnceCell::new(),
             registers: OnceCell::new(),
@@ -145,25 +190,17 @@ impl Machine {
         for (page, is) in [(bare.start, Page::Machine), (around, guarded), (around + PAGE, Page::Machine)] {
             machine.enter(page, page - bare.ram, is)?;
         }
-        *machine.process.borrow_mut() = Some(spawn(bare, &Files { message: message_file, ram: ram_file })?);
-        machine.wait().map_err(|e| missing(&bare.program, &e.to_string()))?;
-        let message = machine.message()?;
-        if message.bytes_of_this.get() != size_of::<Message>() as u64 {
+        Ok((machine, Files { message: message_file, ram: ram_file }))
+    }
+
+    /// Have the process, which comes to where it waits.
+    fn begin(&self, process: Process) -> Result<()> {
+        *self.process.borrow_mut() = Some(process);
+        self.wait().map_err(|e| missing(&self.bare.program, &e.to_string()))?;
+        if self.message()?.bytes_of_this.get() != size_of::<Message>() as u64 {
             return Err(Error::new("emulator: engine and tool have different messages; build both anew"));
         }
-        if message.walled.get() == 0 {
-            return Err(Error::new(format!(
-                "{}'s process cannot give up its rights, as seccomp is missing here; valid: --engine unicorn",
-                bare.program.name()
-            )));
-        }
-        let names = match &bare.program {
-            Program::Qemu(_) => message.names(),
-            Program::Bochs(bochs) => bochs.registers.iter().map(|(name, ..)| (*name).to_owned()).collect(),
-        };
-        let numbers = names.into_iter().zip(0..).collect();
-        let _ = machine.registers.set(numbers);
-        Ok(Rc::new(machine))
+        Ok(())
     }
 
     /// The message, while it is our turn.
@@ -187,12 +224,12 @@ impl Machine {
             let Some(process) = process.as_mut() else {
                 return Err(Error::new(format!("emulator: {name} is not started")));
             };
-            let why = match process.try_wait() {
-                Ok(Some(status)) => format!("{name} ended: {status}{}", last_words(process)),
+            let why = match process.ended() {
+                Ok(Some(status)) => format!("{name} ended: {status}{}", process.last_words()),
                 Ok(None) if since.elapsed() < PATIENCE => continue,
                 _ => format!("{name} does not answer"),
             };
-            let _ = process.kill();
+            process.end();
             return Err(Error::new(self.gone.get_or_init(|| why).clone()));
         }
         Ok(message)
@@ -466,9 +503,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if let Some(process) = self.process.get_mut() {
-            // It may have ended by itself.
-            let _ = process.kill();
-            let _ = process.wait();
+            process.end();
         }
     }
 }

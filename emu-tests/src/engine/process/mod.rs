@@ -3,6 +3,7 @@
 //! `program.rs` starts the process, `machine.rs` has it and the guest's memory, `shared.rs` what both processes share, `plugin.c` the
 //! side of QEMU, `preload.c` that of Bochs; `register.rs` says where registers are, and `hooks.rs` who is asked.
 
+mod child;
 mod hooks;
 mod machine;
 mod pinned;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Mutex;
 
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 thread_local! {
@@ -32,18 +33,28 @@ impl Pinned {
         })
     }
 
+    /// Another process takes turns with this thread.
+    pub fn take(&self, process: Pid) {
+        // Elsewhere it only takes longer.
+        let _ = sched_setaffinity(Some(process), &only(self.cpu));
+    }
+
     fn new() -> Option<Pinned> {
         let before = sched_getaffinity(None).ok()?;
         let mut taken = TAKEN.lock().ok()?;
         let here = sched_getcpu();
         let free = |cpu: &usize| (taken.iter().filter(|other| *other == cpu).count(), *cpu != here);
         let cpu = (0..CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu)).min_by_key(free)?;
-        let mut one = CpuSet::new();
-        one.set(cpu);
-        sched_setaffinity(None, &one).ok()?;
+        sched_setaffinity(None, &only(cpu)).ok()?;
         taken.push(cpu);
         Some(Pinned { cpu, before })
     }
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    one
 }
 
 impl Drop for Pinned {

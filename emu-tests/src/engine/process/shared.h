@@ -28,7 +28,7 @@ enum { MASKED = 1 << 16 };
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
 // What the judge wants.
-enum { READ = 1, WRITE, CODE, GO_ON, GO, STOP, RUN, BACK, ALL };
+enum { READ = 1, WRITE, CODE, GO_ON, GO, STOP, RUN, BACK, ALL, FORK };
 
 struct range {
 	uint64_t first, last, writes, reads;

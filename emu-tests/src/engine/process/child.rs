@@ -1,0 +1,58 @@
+//! A process of an engine as a child of ours, until it ends.
+
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// Bytes of what a process says that are read.
+const MOST_WORDS: usize = 4096;
+
+/// The process.
+pub(super) enum Process {
+    /// It was started.
+    Started(Child),
+    /// Another one became two.
+    Forked(Pid),
+}
+
+impl Process {
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// It is none of ours.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self {
+            Process::Started(child) => child.try_wait(),
+            Process::Forked(pid) => {
+                let ended = waitpid(Some(*pid), WaitOptions::NOHANG)?;
+                Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+            }
+        }
+    }
+
+    /// End it, wherever it is. It may have ended by itself.
+    pub fn end(&mut self) {
+        match self {
+            Process::Started(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Process::Forked(pid) => {
+                let _ = kill_process(*pid, Signal::KILL);
+                let _ = waitpid(Some(*pid), WaitOptions::empty());
+            }
+        }
+    }
+
+    /// What it said at its end, for a sentence. Of one that was forked, the one that it comes from has that.
+    pub fn last_words(&mut self) -> String {
+        let Process::Started(Child { stderr: Some(stderr), .. }) = self else { return String::new() };
+        let mut said = [0; MOST_WORDS];
+        // Without words it has ended all the same.
+        let bytes = stderr.read(&mut said).unwrap_or_default();
+        let said = String::from_utf8_lossy(said.get(..bytes).unwrap_or_default()).into_owned();
+        said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
+    }
+}
