@@ -374,3 +374,26 @@ fn nothing_judged_is_no_pass() {
     bench.refuses(&["audit", "hand.S"], &["hand.S", "not ELF"]);
     bench.refuses(&["audit", "none.a"], &["none.a"]);
 }
+
+/// Unicorn ends its process at some encodings: that is trouble with a reason, and no signal.
+#[test]
+fn where_the_emulator_gives_up_the_command_says_so() {
+    let source = |arch: &str| format!("{}/tests/audit/{arch}-fatal.S", env!("CARGO_MANIFEST_DIR"));
+    let known: Vec<_> = arches().into_iter().filter(|(arch, _)| fs::exists(source(arch)).unwrap()).collect();
+    assert!(!known.is_empty());
+    for (arch, tools) in known {
+        let bench = Bench::new();
+        bench.tool(&format!("{tools}gcc"), &["-c", &source(arch), "-o", "fatal.o"]);
+        for sandbox in ["on", "off"] {
+            let out = bench.run(&["audit", "fatal.o", "--sandbox", sandbox]);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{said}");
+            // Unicorn's own words are before it.
+            assert!(
+                said.ends_with("tramptool: the emulator gave up, for the reason above: it cannot run this code\n"),
+                "{said}"
+            );
+            assert!(out.stdout.is_empty());
+        }
+    }
+}

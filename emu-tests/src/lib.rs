@@ -44,7 +44,7 @@ pub use engine::disasm::disassemble;
 pub use engine::emulator::Emulator;
 pub use engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Trap, Why};
 pub use engine::load::engine;
-pub use engine::unicorn::engine_version;
+pub use engine::unicorn::{end_where_it_aborts, engine_version};
 pub use engine::unwind::described;
 pub use judge::check::{Progress, check, situations};
 pub use judge::cost::{Spent, spent};

@@ -14,8 +14,8 @@ use unicorn_engine::{
 };
 
 use super::interface::{
-    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, Late, OnAccess, OnGuard, OnInstruction, OnMissing,
-    Saved, Trap, Why,
+    Access, Accesses, EVERYWHERE, Ended, Engine, Holds, Hook, Late, OnAccess, OnGuard, OnInstruction, OnMissing, Saved,
+    Trap, Why,
 };
 use super::memory::Memory;
 use super::registers::{Besides, CONTROL, GENERAL, Registers, Snapshot, VECTORS};
@@ -29,6 +29,26 @@ pub fn engine_version() -> (u32, u32) {
         unicorn_engine::uc_version(&raw mut major, &raw mut minor);
     }
     (major, minor)
+}
+
+/// What is said where Unicorn aborts, behind its own words.
+const ABORTED: &[u8] = b"tramptool: the emulator gave up, for the reason above: it cannot run this code\n";
+
+/// From now on, where Unicorn aborts the process, it ends with this code: it takes some encodings for impossible that hostile code has
+/// (`g_assert_not_reached` in QEMU's translators).
+///
+/// # Errors
+/// The system has no room for another handler.
+pub fn end_where_it_aborts(code: i32) -> Result<()> {
+    let end = move || {
+        // Nobody is left to be told that stderr is closed.
+        let _ = rustix::io::write(std::io::stderr(), ABORTED);
+        signal_hook::low_level::exit(code);
+    };
+    #[allow(unsafe_code, reason = "a handler of signals may do few things")]
+    // SAFETY: `end` makes two system calls, write and _exit, and takes no lock: POSIX allows both in a handler.
+    let registered = unsafe { signal_hook::low_level::register(signal_hook::consts::SIGABRT, end) };
+    registered.map(drop).map_err(|e| Error::new(format!("emulator: a handler of SIGABRT: {e}")))
 }
 
 /// An engine for an architecture, with this memory.

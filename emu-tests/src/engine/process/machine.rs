@@ -107,7 +107,9 @@ impl Machine {
         machine.pinned = Pinned::here();
         let process = match &bare.program {
             Program::Qemu(_) => Process::Started(spawn(bare, &files)?),
-            Program::Bochs(_) => Process::Forked(Machine::first(bare, enforced)?.fork(&files, machine.pinned.as_deref())?),
+            Program::Bochs(_) => {
+                Process::Forked(Machine::first(bare, enforced)?.fork(&files, machine.pinned.as_deref())?)
+            }
         };
         machine.begin(process)?;
         let message = machine.message()?;
