@@ -1,7 +1,8 @@
 //! QEMU and Bochs as an [`Engine`]: a process of its own, with a bare machine that enforces what today's CPUs do.
 //!
-//! `program.rs` starts the process, `machine.rs` has it and the guest's memory, `shared.rs` what both processes share, `plugin.c` the
-//! side of QEMU, `preload.c` that of Bochs; `register.rs` says where registers are, and `hooks.rs` who is asked.
+//! `program.rs` starts the process, `child.rs` ends it, `pinned.rs` says on which CPU it runs, `machine.rs` has it and the guest's memory,
+//! `shared.rs` what both processes share, `plugin.c` the side of QEMU, `preload.c` that of Bochs; `register.rs` says where registers are,
+//! and `hooks.rs` who is asked.
 
 mod child;
 mod hooks;
