@@ -151,7 +151,9 @@ impl Machine {
         message.from.set(files.ram.as_raw_fd() as u64);
         let made = self.ask(Asked::Fork)?.then(|| Pid::from_raw(message.pc.get() as i32)).flatten();
         let pid = made.ok_or_else(|| Error::new("emulator: there is no room for another process of Bochs"))?;
-        pinned.iter().for_each(|pinned| pinned.take(pid));
+        if let Some(pinned) = pinned {
+            pinned.take(pid);
+        }
         Ok(pid)
     }
 

@@ -29,10 +29,6 @@ struct frame {
 	uint8_t fxsave[0x800 - 0x100], copied[0x800];
 };
 
-// Where the paths of its files are.
-#define SHARED "TRAMPTOOL_SHARED"
-#define RAM "TRAMPTOOL_RAM"
-
 static uint8_t *ram;
 static size_t ram_size;
 static struct frame *frame;
@@ -152,14 +148,6 @@ static void glanced(void)
 		resume();
 }
 
-/// Close a file that this process was given.
-static void give_up(const char *variable)
-{
-	const char *path = getenv(variable), *number = path ? strrchr(path, '/') : NULL;
-	if (number)
-		close(atoi(number + 1));
-}
-
 /// Memory of the judge's, at an address or anywhere.
 static void *mapped(uint64_t judge, uint64_t descriptor, void *at, size_t size)
 {
@@ -189,8 +177,9 @@ static bool forked(void)
 	mapped(judge, memory, ram, ram_size);
 	memcpy(ram + start, kept, MACHINE);
 	munmap(shared, sizeof *shared);
-	give_up(SHARED);
-	give_up(RAM);
+	// This library too is a file that could be written to, and the old one runs it.
+	if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0))
+		_exit(1);
 	shared = mapped(judge, message, NULL, sizeof *shared);
 	shared->bytes_of_this = sizeof *shared;
 	return true;
@@ -206,7 +195,7 @@ static void asked(void)
 		do {
 			shared->what = PARKED;
 			hand_over();
-		} while (!forked());
+		} while (shared->what != FORK || !forked());
 		shared->walled = wall();
 		said = PARKED;
 	} else if (!copies && !fetches) {
@@ -266,7 +255,7 @@ EXPORT void *_Znam(size_t size)
 {
 	if (ram || !shared || size < ram_size)
 		return malloc(size);
-	const char *file = getenv(RAM);
+	const char *file = getenv("TRAMPTOOL_RAM");
 	int fd = file ? open(file, O_RDWR) : -1;
 	void *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (all == MAP_FAILED || mmap(all, ram_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
@@ -289,7 +278,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*
 /// Programs that lead to Bochs, as a shell, are left as they are.
 __attribute__((constructor)) static void begun(void)
 {
-	const char *file = getenv(SHARED), *size = getenv("TRAMPTOOL_RAM_SIZE");
+	const char *file = getenv("TRAMPTOOL_SHARED"), *size = getenv("TRAMPTOOL_RAM_SIZE");
 	int fd = file && size ? open(file, O_RDWR) : -1;
 	void *found = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
