@@ -59,7 +59,8 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let asked = Asked::of(args)?;
     let tool = std::env::var_os("TRAMPTOOL").map_or_else(|| root().join("target/debug/tramptool"), PathBuf::from);
     println!("hostile {} --from {} --seed {}", asked.inputs, asked.from, asked.seed);
-    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    // A worker sleeps between looks at its command.
+    let workers = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
     let parts: Vec<Result<Vec<Tally>, Failure>> = std::thread::scope(|scope| {
         let (asked, tool) = (&asked, &tool);
         let begun: Vec<_> = (0..workers).map(|n| scope.spawn(move || part(asked, tool, n, workers))).collect();
