@@ -357,7 +357,18 @@ fn saved_runs_are_read_again() {
     save(&text.replace("\"version\": 1", "\"version\": 2"));
     b.refuses(&write, &["run.json: a report of version 2", "valid: 1"]);
     // One that survives fails the saved run too, and is told with its diff.
-    save(&text.replace("\"outcome\": \"killed\"", "\"outcome\": \"survived\""));
+    // The counts are those of what is in it.
+    let mut report: Value = serde_json::from_str(&text).unwrap();
+    report["equivalent"] = 5.into();
+    save(&report.to_string());
+    b.refuses(&["report", "html", "run.json"], &["run.json: its counts are not those of its \"results\"", "mutate"]);
+    report["equivalent"] = 0.into();
+    report["killed"] = 0.into();
+    let scores = report["scores"].as_array_mut().unwrap();
+    scores.iter_mut().for_each(|score| score["killed"] = 0.into());
+    let results = report["results"].as_array_mut().unwrap();
+    results.iter_mut().for_each(|result| result["outcome"] = "survived".into());
+    save(&report.to_string());
     assert!(b.ends(1, &write).contains("  tramptool mutate bug:"));
 }
 

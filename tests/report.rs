@@ -290,6 +290,28 @@ fn what_is_saved_is_read_again() {
     b.refuses(&["report", "write", "torn.json"], &["torn.json", "line"]);
 }
 
+/// Code, page and sums come from counts that others may have written.
+#[test]
+fn counts_that_cannot_be_are_refused_or_told() {
+    let b = Bench::new();
+    let mut report = json(&b.ok(&[&QUICK[..], &["--format", "json"]].concat()));
+    let save = |report: &Value| std::fs::write(b.path("run.json"), report.to_string()).unwrap();
+    for n in 0..3 {
+        report["results"][n]["checks"] = u64::MAX.into();
+    }
+    save(&report);
+    b.ok(&["report", "write", "run.json"]);
+    assert!(b.ok(&["report", "html", "run.json"]).contains(&u64::MAX.to_string()));
+    for count in [0, u64::MAX] {
+        report["summary"]["pass"] = count.into();
+        report["summary"]["deviates"] = count.into();
+        save(&report);
+        for format in ["write", "html"] {
+            b.refuses(&["report", format, "run.json"], &["run.json: its counts are not those of its \"results\"", "check"]);
+        }
+    }
+}
+
 /// What others named can have any characters, and a terminal obeys some.
 #[test]
 fn a_terminal_has_nothing_to_obey() {

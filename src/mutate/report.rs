@@ -168,6 +168,11 @@ impl Report {
         Report { mutants: results.len(), equivalent, killed, scores, results, ..self }
     }
 
+    /// Do the counts and scores sum up the results?
+    pub fn adds_up(&self) -> bool {
+        self.clone().with(self.results.clone()) == *self
+    }
+
     /// Those that nothing noticed and something could.
     pub fn survivors(&self) -> impl Iterator<Item = &Judged> {
         self.results.iter().filter(|j| j.outcome == Outcome::Survived)

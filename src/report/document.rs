@@ -88,6 +88,13 @@ impl fmt::Display for SuiteName {
     }
 }
 
+/// A report of `command` counts what it does not hold.
+fn uneven(command: &str) -> Error {
+    Error::new(format!(
+        "its counts are not those of its \"results\"; valid: what `tramptool {command}` wrote with --format json, unchanged"
+    ))
+}
+
 /// A report of either kind, as it is read again.
 pub enum Saved {
     /// Of `check`.
@@ -100,7 +107,7 @@ impl Saved {
     /// Read what `--format json` wrote.
     ///
     /// # Errors
-    /// It is not that, with line and column, or it is of another version.
+    /// It is not that, with line and column; it is of another version; its counts are not those of its results.
     pub fn parse(text: &str) -> Result<Saved> {
         /// What there is in every version; only a report of `mutate` counts mutants.
         #[derive(Deserialize)]
@@ -117,10 +124,14 @@ impl Saved {
             return Err(Error::new(format!("a report of version {version}; valid: {valid}, of this tramptool")));
         }
         if mutants.is_some() {
-            return serde_json::from_str(text).map(Saved::Mutants).map_err(refused);
+            let report: Mutants = serde_json::from_str(text).map_err(refused)?;
+            return if report.adds_up() { Ok(Saved::Mutants(report)) } else { Err(uneven("mutate")) };
         }
         // Twice and not flattened, which would lose line and column.
-        let report = serde_json::from_str(text).map_err(refused)?;
+        let report: Report = serde_json::from_str(text).map_err(refused)?;
+        if !report.adds_up() {
+            return Err(uneven("check"));
+        }
         let scope = serde_json::from_str(text).map_err(refused)?;
         Ok(Saved::Check(Document { report, scope }))
     }

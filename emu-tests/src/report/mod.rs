@@ -357,13 +357,22 @@ impl Report {
 
     /// Recount `summary`.
     pub fn recount(&mut self) {
+        self.summary = self.counted();
+    }
+
+    /// Is `summary` what `results` hold?
+    pub fn adds_up(&self) -> bool {
+        self.summary == self.counted()
+    }
+
+    fn counted(&self) -> Summary {
         let count = |v| self.results.iter().filter(|r| r.verdict == v).count();
-        self.summary = Summary {
+        Summary {
             pass: count(Verdict::Pass),
             fail: count(Verdict::Fail),
             deviates: count(Verdict::Deviates),
             skip: count(Verdict::Skip),
             open: count(Verdict::Open),
-        };
+        }
     }
 }

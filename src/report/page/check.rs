@@ -261,7 +261,8 @@ impl<'r> Of<'r> {
                 class,
                 sign,
                 word,
-                checks: rows().map(|r| r.checks).sum(),
+                // What is read may count anything.
+                checks: rows().map(|r| r.checks).fold(0, u64::saturating_add),
                 why: self.why(name, clause),
             }
         };

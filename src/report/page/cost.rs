@@ -20,7 +20,7 @@ struct Entry {
 #[derive(Deserialize)]
 struct Way {
     way: String,
-    executed: i64,
+    executed: u32,
     loads: i64,
     stores: i64,
     stack: Option<i64>,
@@ -34,7 +34,7 @@ pub fn part(entries: serde_json::Value, id: &str) -> Result<(String, String)> {
     let refused = |e| Error::new(format!("{e}; valid: what `tramptool cost --format json` writes"));
     let entries: Vec<Entry> = serde_json::from_value(entries).map_err(refused)?;
     let all = entries.iter().flat_map(|e| std::iter::once(e).chain(&e.kernel));
-    let most = all.flat_map(|e| &e.ways).map(|w| w.executed).max().unwrap_or(1).max(1);
+    let most = all.flat_map(|e| &e.ways).map(|w| w.executed.into()).max().unwrap_or(1).max(1);
     let mut arches: Vec<CostArch> = Vec::new();
     for entry in &entries {
         let name = if entry.arch.is_empty() { "of others" } else { &entry.arch };
@@ -62,8 +62,8 @@ pub fn part(entries: serde_json::Value, id: &str) -> Result<(String, String)> {
 fn group(entry: &Entry, most: i64) -> CostGroup {
     let row = |w: &Way| CostRow {
         way: w.way.clone(),
-        executed: w.executed,
-        width: 100 * w.executed / most,
+        executed: w.executed.into(),
+        width: 100 * i64::from(w.executed) / most,
         loads: w.loads,
         stores: w.stores,
         stack: w.stack.map_or("–".to_owned(), |n| n.to_string()),

@@ -29,7 +29,7 @@ pub enum Kind {
     Archive,
     /// Probe definitions.
     Events,
-    /// Reports of `check` and `mutate`.
+    /// Reports of `check`, `mutate` and `cost`.
     Report,
     /// Known failures.
     Expected,
@@ -119,6 +119,7 @@ impl Seeds {
             run(&format!("gen --all --arch {arch} --emit obj --stem {arch}-all"))?;
             run(&format!("check ftrace_stub --arch {arch} --function args2 --views --format json -o {arch}.json"))?;
             run(&format!("mutate ftrace_stub --arch {arch} --by verify --format json -o {arch}-mutants.json"))?;
+            run(&format!("cost ftrace_stub --arch {arch} --format json -o {arch}-cost.json"))?;
             let fixtures = root().join("emu-tests/fixtures").join(arch);
             // Without anything that an option asks for.
             let functions =
@@ -132,6 +133,7 @@ impl Seeds {
                 (Kind::Plain, functions.clone()),
                 (Kind::Report, dir.join(format!("{arch}.json"))),
                 (Kind::Report, dir.join(format!("{arch}-mutants.json"))),
+                (Kind::Report, dir.join(format!("{arch}-cost.json"))),
             ] {
                 seeds.add(kind, arch, &path)?;
             }
