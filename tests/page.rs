@@ -227,7 +227,10 @@ fn a_whole_run_is_one_page_or_a_directory_of_them() {
     b.refuses(&["report", "html", "list.json", "-o", "list"], &["list.json"]);
     let cost = fs::read_to_string(b.path("cost.json")).unwrap();
     fs::write(b.path("cost.json"), cost.replace("\"executed\": ", "\"executed\": 9000000000")).unwrap();
-    b.refuses(&["report", "html", "cost.json", "-o", "cost.html"], &["cost.json", "u32", "tramptool cost --format json"]);
+    b.refuses(
+        &["report", "html", "cost.json", "-o", "cost.html"],
+        &["cost.json", "u32", "tramptool cost --format json"],
+    );
 }
 
 /// A page says whatever a symbol says, and does nothing of it.

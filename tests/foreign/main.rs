@@ -1,6 +1,7 @@
 //! Trampolines that others wrote: text of our own, assembled by GNU as, and the kernel's objects where they were built.
 
 mod case;
+mod changed;
 #[path = "../common/mod.rs"]
 mod common;
 mod dumps;

@@ -60,6 +60,13 @@ fn new_results(rig: &Rig, case: &Case, rng: &mut Rng) -> Vec<(Reg, u64)> {
     written.filter_map(&mut register).collect()
 }
 
+/// The function whose result depends on the most argument registers: what a signal's handler does to one call shows in it.
+fn telling(functions: &[(usize, &Function)], abi: &Abi) -> Option<usize> {
+    let of_registers = |(_, f): &&(usize, &Function)| !f.sret && f.args <= abi.args.len();
+    let told = functions.iter().rev().filter(of_registers).max_by_key(|(_, f)| f.args);
+    told.or(functions.first()).map(|(function, _)| *function)
+}
+
 /// The cases with this trampoline at the site.
 pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>> {
     let mut contract = rig.suite.contracts[attach].clone();
@@ -90,19 +97,21 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     };
     // A sled is in the middle of any function; two of them have the flags in both states.
     let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
+    let fitting: Vec<(usize, &Function)> = rig.functions.iter().enumerate().filter(fit).take(most).collect();
+    let telling = telling(&fitting, rig.registers.abi);
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
-    for (nth, (function, f)) in rig.functions.iter().enumerate().filter(fit).take(most).enumerate() {
+    for (nth, (function, f)) in fitting.into_iter().enumerate() {
         let redirected = contract.kind.programs().is_some_and(|programs| programs.orig_stack) || f.livepatch.is_some();
         for &situation in situations.iter().filter(|s| !s.ip() || redirected) {
             for &handler in handlers.clone() {
                 for (&entry_sp, slot) in
                     stacks.clone().flat_map(|sp| slots(&contract, nth, situation).map(move |at| (sp, at)))
                 {
-                    let new = nth == 0
-                        && alike(&contract, slot)
+                    let usual = alike(&contract, slot)
                         && handler == Handler::General
                         && !situation.args()
                         && rig.away.is_none();
+                    let (new, signals) = (usual && nth == 0, usual && Some(function) == telling);
                     let seed = Rng::new(rig.seed, (function as u64) << 8 | entry_sp).next();
                     let closely = filter.closely.unwrap_or(new);
                     let (sret, rest) = (f.sret, Case::default());
@@ -111,7 +120,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     let on_stack = f.args > rig.registers.abi.args.len();
                     let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
                     let rest = Case { watched, sret, slot, ..rest };
-                    let case = Case { attach, function, situation, closely, handler, entry_sp, seed, ..rest };
+                    let case = Case { attach, function, situation, closely, signals, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));
                 }
             }

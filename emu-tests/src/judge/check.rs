@@ -255,7 +255,7 @@ fn judge_patched(
             judge_thrown(rig, case, tally)?;
             judge_lost(rig, case, tally);
         }
-        if came_back && case.closely && tally.findings.len() == so_far {
+        if came_back && case.signals && tally.findings.len() == so_far {
             judge_signals(rig, case, expected, tally)?;
         }
         let mut new = tally.findings.iter().skip(so_far);

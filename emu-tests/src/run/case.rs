@@ -99,6 +99,8 @@ pub(crate) struct Case {
     pub sret: bool,
     /// Before every instruction of a trampoline, compare the unwind table with the CPU, and let an interrupt happen.
     pub closely: bool,
+    /// A signal's handler interrupts it, and calls the function too, with other arguments.
+    pub signals: bool,
     /// Look at every access to the stack.
     pub watched: bool,
     /// The values that the callback writes to registers, by register.

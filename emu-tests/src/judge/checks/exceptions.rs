@@ -252,18 +252,15 @@ pub(crate) fn walk(
     let mut at = from;
     for _ in 0..LONGEST {
         if ends(at) {
-            rig.trace().step(false);
             return Some(at);
         }
         before(rig, at);
         rig.trace().step(true);
         let ran = if at == from { rig.uc.run(at, EXIT) } else { rig.uc.go_on(at, EXIT) };
-        if ran.is_err() {
-            break;
-        }
+        rig.trace().step(false);
+        ran.ok()?;
         at = rig.uc.pc();
     }
-    rig.trace().step(false);
     None
 }
 

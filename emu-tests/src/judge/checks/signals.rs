@@ -93,7 +93,10 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         }
         let came_back = signal(rig, case, start)?;
         if came_back {
-            ended = if n > 0 { rig.uc.go_on(at, EXIT) } else { rig.uc.run(at, EXIT) };
+            ended = match n {
+                0 => rig.uc.run(at, EXIT),
+                _ => rig.uc.go_on(at, EXIT),
+            };
         }
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
@@ -121,7 +124,8 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
         all[reg] = rng.canary();
     }
     if case.sret {
-        all[abi.sret] = case.initial.registers[abi.sret];
+        // What is returned to the handler lies in its own frame.
+        all[abi.sret] = sp + BELOW / 4;
     }
     match abi.link {
         Some(link) => {

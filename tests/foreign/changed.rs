@@ -1,0 +1,240 @@
+//! Recorders as they are generated, changed at one place: what each check of records notices that no other check does.
+
+use crate::common::Bench;
+
+const BOTH: &str = "--events both --clock none";
+const COUNT: &str = "--events count";
+const REFILLED: &str = "--events both --clock none --refill refill --unwind";
+const SHADOW: &str = "--events both --clock none --form shadow";
+const UNWOUND: &str = "--events both --clock none --unwind";
+
+/// A recorder of x86_64 with these arguments, as text; its contract is `t.toml`.
+fn recorder(b: &Bench, words: &str) -> String {
+    let kind = ["gen", "record", "--function", "f+5", "--name", "mine", "--arch", "x86_64", "--profile", "bare"];
+    let calls = !(words.contains("count") || words.contains("shadow"));
+    let signature = if calls { ["--sig", "long f(long a)"].as_slice() } else { &[] };
+    let to = ["--emit", "asm,contract", "--stem", "t", "-o", "."];
+    b.ok(&[&kind, &*words.split(' ').collect::<Vec<_>>(), signature, &to].concat());
+    std::fs::read_to_string(b.path("t.S")).unwrap()
+}
+
+/// What the checks say of this text, in one line.
+fn judged(b: &Bench, text: &str) -> String {
+    std::fs::write(b.path("t.S"), text).unwrap();
+    b.tool("x86_64-linux-gnu-as", &["t.S", "-o", "t.o"]);
+    told(b, &[])
+}
+
+/// What the checks with these arguments say.
+fn told(b: &Bench, more: &[&str]) -> String {
+    let out = b.run(&[&["check", "--object", "t.o", "--contract", "t.toml"], more].concat());
+    let report = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
+    assert_eq!(out.status.code(), Some(i32::from(!report.starts_with("holds"))), "{report}");
+    report.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn recorders_of_each_form_hold() {
+    let others = ["--events entry --clock tsc", "--events both --clock word --pair", "--events both --clock stamp8"];
+    for words in [BOTH, COUNT, REFILLED, SHADOW, UNWOUND].into_iter().chain(others) {
+        let b = Bench::new();
+        let text = recorder(&b, words);
+        let report = judged(&b, &text);
+        assert!(report.starts_with("holds"), "{words}: {report}");
+        // A signal's handler has room for the struct that it asks for.
+        let report = told(&b, &["--function", "big"]);
+        assert!(report.starts_with("holds"), "{words}: {report}");
+    }
+}
+
+/// A fault in a recorder.
+struct Fault {
+    /// The arguments that it is generated with.
+    of: &'static str,
+    /// What the line says behind which the place is.
+    behind: &'static str,
+    /// What is there, and what is there instead.
+    changes: &'static [(&'static str, &'static str)],
+    /// The clause, and what the checks say of it.
+    told: &'static str,
+    /// What they do not say, as it follows from that.
+    untold: &'static str,
+}
+
+const fn fault(
+    of: &'static str,
+    behind: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    told: &'static str,
+) -> Fault {
+    Fault { of, behind, changes, told, untold: "nobody says this" }
+}
+
+const ENTRY: &str = "# the record of the entry";
+const RETURN: &str = "# the record of the return";
+const PAD: &str = "# landing pad";
+const RECORD: &str = "# the record of the exception";
+
+/// The slot is taken, and then the cursor is read again: one slot more where a signal came between.
+const TAKEN: &[(&str, &str)] = &[(
+    "\tcmp\t%fs:RECORD_LIMIT, %r11",
+    "
+    add $16, %r11
+    cmp %fs:RECORD_CURSOR, %r11
+    je 1f
+    addq $16, %fs:RECORD_CURSOR
+1:  sub $16, %r11
+    cmp %fs:RECORD_LIMIT, %r11",
+)];
+const NOT_AT_ONCE: &[(&str, &str)] = &[(
+    "\tmov\t$16, %r11d\n\txadd\t%r11, %fs:RECORD_CURSOR",
+    "
+    mov %fs:RECORD_CURSOR, %r11
+    addq $16, %fs:RECORD_CURSOR",
+)];
+
+const FAULTS: &[Fault] = &[
+    // What is in the buffer at the end, and beside it.
+    fault(BOTH, RETURN, &[("mov\t$16,", "mov\t$32,")], "P24 where the thread's next record begins"),
+    fault(
+        SHADOW,
+        "mine:",
+        &[
+            ("mov\t%rsp, -8(%r11)", "mov %rsp, -8(%r11)\nincq -16(%r11)"),
+            ("pushq\t0(%r11)", "decq (%r11)\npushq (%r11)"),
+        ],
+        "P24 parent_ip in the function's entry of the shadow stack",
+    ),
+    // A signal at any place.
+    Fault { untold: "FAIL P25", ..fault(BOTH, "call\tf+5", &[("", "ud2\n")], "P9 emulator") },
+    fault(
+        COUNT,
+        "mine:",
+        &[("incq\t%fs:RECORD_COUNT", "mov %fs:RECORD_COUNT, %r11\ninc %r11\nmov %r11, %fs:RECORD_COUNT")],
+        "P25 the thread's counter",
+    ),
+    fault(BOTH, ENTRY, TAKEN, "P25 bytes that records took"),
+    fault(BOTH, ENTRY, NOT_AT_ONCE, "P25 the records of both, with a signal here"),
+    fault(
+        BOTH,
+        RETURN,
+        &[("", "mov %rax, stash(%rip)\nmov stash(%rip), %rax\n.comm stash, 8\n")],
+        "P25 what differs from the unpatched run, with a signal here",
+    ),
+    // Room is made.
+    fault(
+        REFILLED,
+        "# no room for the record of the entry",
+        &[(
+            "call\trefill",
+            "
+            sub $8, %rsp
+            .cfi_adjust_cfa_offset 8
+            call refill
+            add $8, %rsp
+            .cfi_adjust_cfa_offset -8",
+        )],
+        "P8 sp of the function against its caller's",
+    ),
+    // The frame record that an unwinder finds has another return address.
+    fault(
+        REFILLED,
+        "# no room for the record of the entry",
+        &[
+            (
+                "push\t%rbp\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset %rbp, -16\n",
+                "push $0\n.cfi_def_cfa_offset 16\npush $0\n.cfi_def_cfa_offset 24\n\
+                 push %rbp\n.cfi_def_cfa_offset 32\n.cfi_offset %rbp, -32\n",
+            ),
+            ("pop\t%rbp\n", "pop %rbp\n.cfi_def_cfa_offset 24\nadd $16, %rsp\n"),
+        ],
+        "P12 frame record 0",
+    ),
+    // Or leads nowhere.
+    fault(
+        REFILLED,
+        "# no room for the record of the entry",
+        &[
+            (
+                "push\t%rbp\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset %rbp, -16\n",
+                "mov %rbp, %r11\n.cfi_register %rbp, %r11\npush $0\n.cfi_def_cfa_offset 16\n",
+            ),
+            ("pop\t%rbp\n", "mov %r11, %rbp\nadd $8, %rsp\n"),
+        ],
+        "P12 frame pointer behind the records",
+    ),
+    // An exception leaves the function.
+    fault(
+        REFILLED,
+        "# no room for the record of the exception",
+        &[("call\trefill", "call refill\ncall refill")],
+        "P23 after an exception: calls of the routine that makes room",
+    ),
+    fault(
+        REFILLED,
+        PAD,
+        &[("mov\t$16,", "mov\t$32,")],
+        "P23 after an exception: where the thread's next record begins",
+    ),
+    fault(UNWOUND, PAD, NOT_AT_ONCE, "P25 the records of both"),
+    fault(UNWOUND, PAD, TAKEN, "P25 bytes that records took"),
+    fault(UNWOUND, ".Lpersonality:", &[("__gcc_", "__other_")], "P23 whom unwinders ask about the frame"),
+    fault(UNWOUND, PAD, &[("endbr64", "")], "P23 landing pad for indirect branches, where unwinders go"),
+    // What the call has left below SP may be gone.
+    fault(
+        UNWOUND,
+        PAD,
+        &[(RECORD, "lea .Lmine_called(%rip), %rcx\ncmp %rcx, -8(%rsp)\njne .Lmine_unwound #")],
+        "P23 after an exception: where the thread's next record begins",
+    ),
+    // Tables that are right again at the end.
+    fault(
+        UNWOUND,
+        PAD,
+        &[(RECORD, ".cfi_adjust_cfa_offset 8\nnop\n.cfi_adjust_cfa_offset -8 #")],
+        "P23 CFA by the unwind table",
+    ),
+    fault(
+        UNWOUND,
+        PAD,
+        &[(RECORD, ".cfi_offset %rip, -24\nnop\n.cfi_offset %rip, -8 #")],
+        "P23 return address by the unwind table",
+    ),
+    fault(
+        UNWOUND,
+        PAD,
+        &[(RECORD, ".cfi_same_value %rbp\nnop\n.cfi_offset %rbp, -16 #")],
+        "P23 rbp by the unwind table",
+    ),
+    fault(
+        UNWOUND,
+        PAD,
+        &[(".Lmine_pad:", ".Lmine_go_on:"), (".cfi_endproc", ".cfi_endproc\n.Lmine_pad:\nendbr64\njmp .Lmine_go_on")],
+        "P23 CFA by the unwind table",
+    ),
+    fault(UNWOUND, "# the unwinder goes on", &[("call\t_Unwind_Resume", "ud2")], "P23 where the landing pad ends"),
+    fault(
+        UNWOUND,
+        "# the unwinder goes on",
+        &[("mov\t%rax, %rdi", "sub $16, %rsp\n.cfi_adjust_cfa_offset 16\nmov %rax, %rdi")],
+        "P23 sp when the exception is handed back",
+    ),
+];
+
+#[test]
+fn each_fault_of_a_recorder_is_told_as_what_it_is() {
+    for Fault { of, behind, changes, told, untold } in FAULTS {
+        let b = Bench::new();
+        let text = recorder(&b, of);
+        let line = text.find(behind).unwrap_or_else(|| panic!("{behind:?} in {text}"));
+        let (before, rest) = text.split_at(line + text[line..].find('\n').unwrap() + 1);
+        let changed = changes.iter().fold(rest.to_owned(), |rest, (from, to)| {
+            assert!(rest.contains(from), "{from:?} in {rest}");
+            rest.replacen(from, to, 1)
+        });
+        let report = judged(&b, &[before, &*changed].concat());
+        let (clause, place) = told.split_once(' ').unwrap();
+        let fails = report.split_once(&format!("FAIL {clause} of")).is_some_and(|(_, of)| of.contains(place));
+        assert!(fails && !report.contains(untold), "{told} for {changes:?} in {report}");
+    }
+}
