@@ -1,5 +1,6 @@
 //! Trampolines that others wrote: text of our own, assembled by GNU as, and the kernel's objects where they were built.
 
+mod agreed;
 mod case;
 mod changed;
 #[path = "../common/mod.rs"]
@@ -14,6 +15,7 @@ mod literals;
 mod overwritten;
 mod places;
 mod records;
+mod reentered;
 mod returns;
 mod shadow;
 mod sleds;

@@ -28,7 +28,12 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
                 continue;
             }
             let records = suite.contracts[i].kind.recorder().is_some();
-            let concerned = |clause: &Clause| records || !matches!(clause, Clause::P23 | Clause::P24 | Clause::P25);
+            let interrupted = tally.checks[i][Clause::P25 as usize] > 0;
+            let concerned = |clause: &Clause| match clause {
+                Clause::P23 | Clause::P24 => records,
+                Clause::P25 => records || interrupted,
+                _ => true,
+            };
             for clause in Clause::ALL.into_iter().filter(concerned) {
                 results.push(row(suite, tally, i, clause, filter));
             }

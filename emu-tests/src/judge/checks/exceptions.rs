@@ -16,6 +16,7 @@ use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::engine::unwind::Rule;
 use crate::judge::checks::signals::{interleaved, recorded, signal};
+use crate::judge::checks::walk::{inside, walk};
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Finding};
@@ -24,7 +25,7 @@ use crate::report::place::Place;
 use crate::run::case::Case;
 use crate::run::thread::{TIME, Words, Written};
 
-/// Instructions of the longest way to the function, and of the longest landing pad.
+/// Instructions of the longest landing pad.
 const LONGEST: usize = 400;
 /// Bytes below SP that unwinders overwrite.
 const BELOW: u64 = 2048;
@@ -135,12 +136,6 @@ fn throw(rig: &mut Rig, case: &Arc<Case>, told: &mut Told) -> Option<Thrown> {
     Some(Thrown { pad, sp: thrown_at, exception })
 }
 
-/// Is this an address in the trampoline?
-pub(crate) fn inside(rig: &Rig, case: &Case, pc: u64) -> bool {
-    let (at, size) = rig.ranges[case.attach];
-    pc.wrapping_sub(at) < size
-}
-
 /// From the landing pad to the end, looking at the unwind table on the way.
 fn passes(rig: &mut Rig, case: &Case, thrown: &Thrown, told: &mut Told) {
     let (resume, start, size) = (rig.address(RESUME), rig.ranges[case.attach].0, rig.ranges[case.attach].1);
@@ -240,28 +235,6 @@ fn frame(rig: &Rig, at: u64, now: &Snapshot) -> Option<Frame> {
     let saved = saved.map(|reg| (reg, value(row.rule(reg)))).collect();
     let returns = row.returns.map_or(0, |rule| row.return_address(rig.registers.machine, value(rule)));
     Some(Frame { cfa, returns, saved })
-}
-
-/// Run from one place to another, with a look before each instruction. Where it ended, if it did.
-pub(crate) fn walk(
-    rig: &mut Rig,
-    from: u64,
-    ends: impl Fn(u64) -> bool,
-    mut before: impl FnMut(&Rig, u64),
-) -> Option<u64> {
-    let mut at = from;
-    for _ in 0..LONGEST {
-        if ends(at) {
-            return Some(at);
-        }
-        before(rig, at);
-        rig.trace().step(true);
-        let ran = if at == from { rig.uc.run(at, EXIT) } else { rig.uc.go_on(at, EXIT) };
-        rig.trace().step(false);
-        ran.ok()?;
-        at = rig.uc.pc();
-    }
-    None
 }
 
 /// The records of a function that an exception leaves. The time stands still.

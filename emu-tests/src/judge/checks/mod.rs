@@ -11,3 +11,4 @@ pub mod shadow_mismatch;
 pub mod signals;
 pub mod site;
 pub mod size;
+pub mod walk;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::cpu::{EXIT, word};
 use crate::engine::interface::Why;
-use crate::judge::checks::exceptions::{inside, walk};
+use crate::judge::checks::walk::{inside, walk};
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Finding};

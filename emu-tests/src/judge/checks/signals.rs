@@ -1,4 +1,5 @@
-//! P25: a signal before each instruction, whose handler calls a traced function itself, leaves exactly the records of both.
+//! P25: a signal before each instruction, whose handler calls a traced function itself, changes nothing, and leaves exactly the
+//! records of both.
 
 use std::sync::Arc;
 
@@ -6,10 +7,12 @@ use codegen::words::abi::RegSet;
 use codegen::words::error::Result;
 
 use crate::engine::cpu::{EXIT, put_word};
+use crate::engine::interface::Ended;
 use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::engine::shadow_stack::FRESH;
 use crate::judge::checks::compare::agree;
+use crate::judge::checks::walk::{inside, walk};
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Finding};
@@ -52,12 +55,24 @@ pub(crate) fn signal(rig: &mut Rig, case: &Case, start: u64) -> Result<bool> {
     Ok(came_back)
 }
 
-/// Interrupt the run of a case before each of its instructions.
+/// Interrupt the run of a case before each instruction: of one that records, all of them; of others, those of the trampoline.
 ///
 /// # Errors
 /// The engine has no room to remember the CPU.
 pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) -> Result<()> {
-    let Some(words) = Words::of(&rig.suite.contracts[case.attach]) else { return Ok(()) };
+    match Words::of(&rig.suite.contracts[case.attach]) {
+        Some(words) => judge_recorder(rig, case, words, expected, tally)?,
+        // One stack tells as much as the others.
+        None if case.is_plain() && rig.registers.machine.entry_sp.first() == Some(&case.entry_sp) => {
+            judge_reentered(rig, case, tally)?;
+        }
+        None => {}
+    }
+    rig.dirty = true;
+    Ok(())
+}
+
+fn judge_recorder(rig: &mut Rig, case: &Arc<Case>, words: Words, expected: &Outcome, tally: &mut Tally) -> Result<()> {
     let start = rig.function(&rig.functions[case.function].name);
     // Alone and with room for all, to know what one run records.
     let roomy = if case.situation.untraced() { case.situation } else { Situation::PLAIN };
@@ -72,18 +87,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
         return Ok(());
     }
     for n in 0..LONGEST {
-        rig.load_case(case, &case.initial.registers, false);
-        let mut ended = Ok(());
-        if n > 0 {
-            // The engine can count them itself, and then stops anywhere.
-            rig.trace().steps(n);
-            ended = rig.uc.run(start, EXIT);
-            rig.trace().step(false);
-        }
-        let at = if n == 0 { start } else { rig.uc.pc() };
-        if at == EXIT || ended.is_err() {
-            break;
-        }
+        let Some(at) = stopped(rig, case, n) else { break };
         let finding = |place, expected, found| {
             Finding::new(At { clause: Clause::P25, trampoline: case.attach, pc: at }, place, expected, found)
         };
@@ -91,13 +95,7 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             let lacks = unfinished(words, case, &written, &words.left(&*rig.uc).buffer);
             tally.judged(case, finding(Place::SignalUnfinished, 0, lacks));
         }
-        let came_back = signal(rig, case, start)?;
-        if came_back {
-            ended = match n {
-                0 => rig.uc.run(at, EXIT),
-                _ => rig.uc.go_on(at, EXIT),
-            };
-        }
+        let ended = interrupted(rig, case, n)?;
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
@@ -105,13 +103,68 @@ pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome,
             tally.judged(case, finding(Place::SignalSlots, 2 * one.taken, both.taken));
         }
         tally.judged(case, finding(Place::SignalRecords, 1, whole.into()));
-        let outcome = rig.collect(case, ended);
-        let mut differ = std::mem::take(&mut rig.trace().checks.findings);
-        agree(rig, case, expected, &outcome, 1 << case.attach, &mut differ);
-        tally.judged(case, finding(Place::SignalAfter, 0, if came_back { differ.len() as u64 } else { 1 }));
+        tally.judged(case, finding(Place::SignalAfter, 0, differing(rig, case, expected, ended)));
     }
-    rig.dirty = true;
     Ok(())
+}
+
+/// A run of a case that records nothing must end as it does alone.
+fn judge_reentered(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
+    let start = rig.function(&rig.functions[case.function].name);
+    let mut way = Vec::new();
+    rig.load_case(case, &case.initial.registers, false);
+    if walk(rig, start, |at| at == EXIT, |_, at| way.push(at)).is_none() {
+        // It needs what hooks do in place of the kernel.
+        return Ok(());
+    }
+    let alone = rig.collect(case, Ok(()));
+    for (n, at) in (0..).zip(way) {
+        if !inside(rig, case, at) {
+            continue;
+        }
+        if stopped(rig, case, n) != Some(at) {
+            break;
+        }
+        let ended = interrupted(rig, case, n)?;
+        let at = At { clause: Clause::P25, trampoline: case.attach, pc: at };
+        tally.judged(case, Finding::new(at, Place::SignalAfter, 0, differing(rig, case, &alone, ended)));
+    }
+    Ok(())
+}
+
+/// Run a case up to the instruction with this number. Where that is; `None` behind the last.
+fn stopped(rig: &mut Rig, case: &Arc<Case>, n: u64) -> Option<u64> {
+    let start = rig.function(&rig.functions[case.function].name);
+    rig.load_case(case, &case.initial.registers, false);
+    if n == 0 {
+        return Some(start);
+    }
+    // The engine can count them itself, and then stops anywhere.
+    rig.trace().steps(n);
+    let ended = rig.uc.run(start, EXIT);
+    rig.trace().step(false);
+    Some(rig.uc.pc()).filter(|at| ended.is_ok() && *at != EXIT)
+}
+
+/// Let a signal's handler run here, and the case go on. How it ended; `None` if the handler's call did not come back.
+fn interrupted(rig: &mut Rig, case: &Case, n: u64) -> Result<Option<Ended>> {
+    let (start, at) = (rig.function(&rig.functions[case.function].name), rig.uc.pc());
+    if !signal(rig, case, start)? {
+        return Ok(None);
+    }
+    Ok(Some(match n {
+        0 => rig.uc.run(start, EXIT),
+        _ => rig.uc.go_on(at, EXIT),
+    }))
+}
+
+/// How much differs at the end from what is expected.
+fn differing(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, ended: Option<Ended>) -> u64 {
+    let Some(ended) = ended else { return 1 };
+    let outcome = rig.collect(case, ended);
+    let mut differ = std::mem::take(&mut rig.trace().checks.findings);
+    agree(rig, case, expected, &outcome, 1 << case.attach, &mut differ);
+    differ.len() as u64
 }
 
 /// The CPU where a handler calls the function: all that C may overwrite is overwritten.
