@@ -109,6 +109,8 @@ pub struct ByHand {
     pub align: u32,
     /// A register that it need not keep.
     pub scratch: String,
+    /// An argument goes into the variable `stash`, and comes back.
+    pub kept: String,
     pub text: String,
     /// The mnemonic of its call, when it is disassembled.
     pub call: String,

@@ -1,13 +1,14 @@
 //! What only a comparison with the function's unpatched run notices.
 
+use crate::case::ARCH;
 use crate::common::Bench;
 
 /// The caller's stack belongs to the traced function, which reads arguments there, and to its caller.
 #[test]
 fn a_word_of_the_callers_stack_that_is_overwritten_is_told_where_it_is_missed() {
     let b = Bench::new();
-    let words = "gen direct --args 2 --call f --name mine --arch x86_64 --emit asm,contract --stem t -o .";
-    b.ok(&words.split(' ').collect::<Vec<_>>());
+    let words = "gen direct --args 2 --call f --name mine --emit asm,contract --stem t -o . --arch";
+    b.ok(&words.split(' ').chain([ARCH]).collect::<Vec<_>>());
     let text = std::fs::read_to_string(b.path("t.S")).unwrap();
     // Above the return addresses into the function and to its caller.
     std::fs::write(b.path("t.S"), text.replacen("\tendbr64\n", "\tendbr64\n\tmovq $0, 16(%rsp)\n", 1)).unwrap();

@@ -1,5 +1,6 @@
 //! Recorders as they are generated, changed at one place: what each check of records notices that no other check does.
 
+use crate::case::ARCH;
 use crate::common::Bench;
 
 const BOTH: &str = "--events both --clock none";
@@ -8,9 +9,9 @@ const REFILLED: &str = "--events both --clock none --refill refill --unwind";
 const SHADOW: &str = "--events both --clock none --form shadow";
 const UNWOUND: &str = "--events both --clock none --unwind";
 
-/// A recorder of x86_64 with these arguments, as text; its contract is `t.toml`.
+/// A recorder with these arguments, as text; its contract is `t.toml`.
 fn recorder(b: &Bench, words: &str) -> String {
-    let kind = ["gen", "record", "--function", "f+5", "--name", "mine", "--arch", "x86_64", "--profile", "bare"];
+    let kind = ["gen", "record", "--function", "f+5", "--name", "mine", "--arch", ARCH, "--profile", "bare"];
     let calls = !(words.contains("count") || words.contains("shadow"));
     let signature = if calls { ["--sig", "long f(long a)"].as_slice() } else { &[] };
     let to = ["--emit", "asm,contract", "--stem", "t", "-o", "."];

@@ -8,6 +8,7 @@
 
 mod copy;
 mod points;
+mod rows;
 mod show;
 
 use std::num::NonZero;
@@ -21,48 +22,8 @@ use crate::tools::{call, read, root};
 use crate::verb::Outcome;
 use copy::switched;
 use points::Point;
+use rows::{CHECKERS, Checker};
 use show::Show;
-
-/// Who judges.
-struct Checker {
-    name: &'static str,
-    /// The folders with the checks.
-    files: &'static [&'static str],
-    /// Their crate's root.
-    root: &'static str,
-    /// Commands of the tool that show what is noticed: `SAMPLE` is a number of mutants.
-    commands: &'static [&'static str],
-    /// What `cargo test` compiles: these tests pass, and with a switch one of them should fail.
-    tests: &'static [&'static str],
-}
-
-const CHECKERS: [Checker; 2] = [
-    Checker {
-        name: "verify",
-        files: &["codegen/src/verify"],
-        root: "codegen/src/lib.rs",
-        commands: &["mutate --by verify --sample SAMPLE --format json"],
-        tests: &["--test verify"],
-    },
-    Checker {
-        name: "judge",
-        files: &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
-        root: "emu-tests/src/lib.rs",
-        commands: &[
-            "mutate ftrace_* --sample SAMPLE --format json",
-            "mutate return_to_handler --sample SAMPLE --format json",
-            "mutate programs* --sample SAMPLE --format json",
-            "mutate around_* --profile bare --sample SAMPLE --format json",
-            "mutate record_* --profile bare --sample SAMPLE --format json",
-            "mutate --sample SAMPLE --format json",
-            "mutate --profile bare --sample SAMPLE --format json",
-        ],
-        tests: &[
-            "-p tramptool-cli --test foreign --test guarded --test marks",
-            "-p tramptool-emu-tests --lib --test site --test protocol --test hostile",
-        ],
-    },
-];
 
 /// What was asked for.
 struct Asked {

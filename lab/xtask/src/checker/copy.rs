@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::points::{Point, points};
-use super::{CHECKERS, Checker};
+use super::rows::{CHECKERS, Checker};
 use crate::failure::Failure;
 use crate::tools::{below, call, read, root, write};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::Checker;
+use super::rows::Checker;
 use crate::failure::Failure;
 use crate::tools::{bounded, call, read, remove};
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who judges, and by what it is seen.
+
+/// One who judges.
+pub struct Checker {
+    pub name: &'static str,
+    /// The folders with the checks.
+    pub files: &'static [&'static str],
+    /// Their crate's root.
+    pub root: &'static str,
+    /// Commands of the tool that show what is noticed: `SAMPLE` is a number of mutants.
+    pub commands: &'static [&'static str],
+    /// What `cargo test` compiles: these tests pass, and with a switch one of them should fail.
+    pub tests: &'static [&'static str],
+}
+
+/// All of them.
+pub const CHECKERS: [Checker; 2] = [
+    Checker {
+        name: "verify",
+        files: &["codegen/src/verify"],
+        root: "codegen/src/lib.rs",
+        commands: &["mutate --by verify --sample SAMPLE --format json"],
+        tests: &["--test verify"],
+    },
+    Checker {
+        name: "judge",
+        files: &["emu-tests/src/judge/checks", "emu-tests/src/judge/trace"],
+        root: "emu-tests/src/lib.rs",
+        commands: &[
+            "mutate ftrace_* --sample SAMPLE --format json",
+            "mutate return_to_handler --sample SAMPLE --format json",
+            "mutate programs* --sample SAMPLE --format json",
+            "mutate around_* --profile bare --sample SAMPLE --format json",
+            "mutate record_* --profile bare --sample SAMPLE --format json",
+            "mutate trace_* --profile bare --sample SAMPLE --format json",
+        ],
+        tests: &[
+            "-p tramptool-cli --test foreign --test guarded --test marks --test sides",
+            "-p tramptool-emu-tests --lib --test site --test protocol --test hostile",
+        ],
+    },
+];
