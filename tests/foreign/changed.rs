@@ -1,17 +1,20 @@
-//! Recorders as they are generated, changed at one place: what each check of records notices that no other check does.
+//! Trampolines as they are generated, changed at one place: what each check of records, and of what is patched into programs, notices
+//! that no other check does.
 
 use crate::case::ARCH;
 use crate::common::Bench;
 
-const BOTH: &str = "--events both --clock none";
-const COUNT: &str = "--events count";
-const REFILLED: &str = "--events both --clock none --refill refill --unwind";
-const SHADOW: &str = "--events both --clock none --form shadow";
-const UNWOUND: &str = "--events both --clock none --unwind";
+const BOTH: &str = "record --profile bare --events both --clock none";
+const DETACHED: &str = "programs --profile linux-7.3 --fentry before --fexit after";
+const RETIRED: &str = "programs --profile linux-6.12 --fentry before --fexit after";
+const COUNT: &str = "record --profile bare --events count";
+const REFILLED: &str = "record --profile bare --events both --clock none --refill refill --unwind";
+const SHADOW: &str = "record --profile bare --events both --clock none --form shadow";
+const UNWOUND: &str = "record --profile bare --events both --clock none --unwind";
 
-/// A recorder with these arguments, as text; its contract is `t.toml`.
-fn recorder(b: &Bench, words: &str) -> String {
-    let kind = ["gen", "record", "--function", "f+5", "--name", "mine", "--arch", ARCH, "--profile", "bare"];
+/// A trampoline with these arguments, as text; its contract is `t.toml`.
+fn generated(b: &Bench, words: &str) -> String {
+    let kind = ["gen", "--function", "f+5", "--name", "mine", "--arch", ARCH];
     let calls = !(words.contains("count") || words.contains("shadow"));
     let signature = if calls { ["--sig", "long f(long a)"].as_slice() } else { &[] };
     let to = ["--emit", "asm,contract", "--stem", "t", "-o", "."];
@@ -35,20 +38,27 @@ fn told(b: &Bench, more: &[&str]) -> String {
 }
 
 #[test]
-fn recorders_of_each_form_hold() {
-    let others = ["--events entry --clock tsc", "--events both --clock word --pair", "--events both --clock stamp8"];
-    for words in [BOTH, COUNT, REFILLED, SHADOW, UNWOUND].into_iter().chain(others) {
+fn those_of_each_form_hold() {
+    let others = [
+        "record --profile bare --events entry --clock tsc",
+        "record --profile bare --events both --clock word --pair",
+        "record --profile bare --events both --clock stamp8",
+    ];
+    for words in [BOTH, COUNT, DETACHED, REFILLED, RETIRED, SHADOW, UNWOUND].into_iter().chain(others) {
         let b = Bench::new();
-        let text = recorder(&b, words);
+        let text = generated(&b, words);
         let report = judged(&b, &text);
         assert!(report.starts_with("holds"), "{words}: {report}");
+        if words.starts_with("programs") {
+            continue;
+        }
         // A signal's handler has room for the struct that it asks for.
         let report = told(&b, &["--function", "big"]);
         assert!(report.starts_with("holds"), "{words}: {report}");
     }
 }
 
-/// A fault in a recorder.
+/// A fault in a trampoline.
 struct Fault {
     /// The arguments that it is generated with.
     of: &'static str,
@@ -107,7 +117,8 @@ const FAULTS: &[Fault] = &[
         "P24 parent_ip in the function's entry of the shadow stack",
     ),
     // A signal at any place.
-    Fault { untold: "FAIL P25", ..fault(BOTH, "call\tf+5", &[("", "ud2\n")], "P9 emulator") },
+    // With room it stops: that it does other things where there is none is no fault of a signal's.
+    Fault { untold: "FAIL P25", ..fault(BOTH, ENTRY, &[("movq\t$1,", "ud2\nmovq $1,")], "P9 emulator") },
     fault(
         COUNT,
         "mine:",
@@ -177,6 +188,7 @@ const FAULTS: &[Fault] = &[
         &[("mov\t$16,", "mov\t$32,")],
         "P23 after an exception: where the thread's next record begins",
     ),
+    fault(UNWOUND, PAD, &[("movq\t$3,", "movq $2,")], "P23 after an exception: the thread's buffer"),
     fault(UNWOUND, PAD, NOT_AT_ONCE, "P25 the records of both"),
     fault(UNWOUND, PAD, TAKEN, "P25 bytes that records took"),
     fault(UNWOUND, ".Lpersonality:", &[("__gcc_", "__other_")], "P23 whom unwinders ask about the frame"),
@@ -220,13 +232,33 @@ const FAULTS: &[Fault] = &[
         &[("mov\t%rax, %rdi", "sub $16, %rsp\n.cfi_adjust_cfa_offset 16\nmov %rax, %rdi")],
         "P23 sp when the exception is handed back",
     ),
+    // What the kernel patches into programs: jumps past them.
+    fault(
+        RETIRED,
+        "mine:",
+        &[("mine_after_call:\n\t{disp8} nopl\t0(%rax, %rax)", "mine_after_call:")],
+        "P9 end of the gap behind the traced function",
+    ),
+    fault(RETIRED, "mine:", &[("mine_after_call", "there"), ("mine_after_call", "there")], "P9 labels"),
+    fault(
+        DETACHED,
+        "mine:",
+        &[("mine_skip_0:\n\t{disp8} nopl\t0(%rax, %rax)", "mine_skip_0:")],
+        "P9 bytes of the instruction before a program",
+    ),
+    fault(
+        DETACHED,
+        "mine:",
+        &[("mine_skip_1", "there"), ("mine_skip_1", "there")],
+        "P9 labels for programs that are detached",
+    ),
 ];
 
 #[test]
-fn each_fault_of_a_recorder_is_told_as_what_it_is() {
+fn each_fault_is_told_as_what_it_is() {
     for Fault { of, behind, changes, told, untold } in FAULTS {
         let b = Bench::new();
-        let text = recorder(&b, of);
+        let text = generated(&b, of);
         let line = text.find(behind).unwrap_or_else(|| panic!("{behind:?} in {text}"));
         let (before, rest) = text.split_at(line + text[line..].find('\n').unwrap() + 1);
         let changed = changes.iter().fold(rest.to_owned(), |rest, (from, to)| {
