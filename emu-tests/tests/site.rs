@@ -144,6 +144,27 @@ fn without_a_breakpoint_half_an_instruction_is_executed() {
     );
 }
 
+/// What is there meanwhile comes back, with another value in a register of the function's caller.
+#[test]
+fn an_instruction_that_is_there_for_a_moment() {
+    fails(
+        "x86_64",
+        "plain",
+        |site, b, spot, state| {
+            let mut pokes = BY_THE_PROFILE(site, b, spot, state)?;
+            if state != SiteState::Disabled {
+                let mut before = pokes[0].clone();
+                // xor %ebx, %ebx; nopl (%rax)
+                (before.write.bytes, before.traps) = (vec![0x31, 0xdb, 0x0f, 0x1f, 0x00], false);
+                pokes.insert(0, before);
+            }
+            Ok(pokes)
+        },
+        Clause::P18,
+        "rbx after the function",
+    );
+}
+
 #[test]
 fn a_breakpoint_that_is_none() {
     fails(

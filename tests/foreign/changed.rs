@@ -117,6 +117,16 @@ const FAULTS: &[Fault] = &[
         "P24 parent_ip in the function's entry of the shadow stack",
     ),
     // A signal at any place.
+    // Whose entry it is, another word says.
+    fault(
+        SHADOW,
+        "mine:",
+        &[
+            ("mov\t%rsp, -8(%r11)", "mov %rsp, -8(%r11)\nmov %rsp, stash(%rip)\n.comm stash, 8"),
+            ("cmp\t8(%r11), %rsp", "cmp stash(%rip), %rsp"),
+        ],
+        "P24 a stop where the function's entry",
+    ),
     // With room it stops: that it does other things where there is none is no fault of a signal's.
     Fault { untold: "FAIL P25", ..fault(BOTH, ENTRY, &[("movq\t$1,", "ud2\nmovq $1,")], "P9 emulator") },
     fault(

@@ -20,7 +20,10 @@ pub const CHECKERS: [Checker; 2] = [
         name: "verify",
         files: &["codegen/src/verify"],
         root: "codegen/src/lib.rs",
-        commands: &["mutate --by verify --sample SAMPLE --format json"],
+        commands: &[
+            "mutate --by verify --sample SAMPLE --format json",
+            "mutate record_* around_* --profile bare --by verify --sample SAMPLE --format json",
+        ],
         tests: &["--test verify"],
     },
     Checker {
@@ -29,8 +32,11 @@ pub const CHECKERS: [Checker; 2] = [
         root: "emu-tests/src/lib.rs",
         commands: &[
             "mutate ftrace_* --sample SAMPLE --format json",
+            "check ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp",
             "mutate return_to_handler --sample SAMPLE --format json",
             "mutate programs* --sample SAMPLE --format json",
+            "check programs_* --arch riscv64",
+            "check direct --arch x86_64 --function recurse",
             "mutate around_* --profile bare --sample SAMPLE --format json",
             "mutate record_* --profile bare --sample SAMPLE --format json",
             "mutate trace_* --profile bare --sample SAMPLE --format json",
