@@ -62,11 +62,7 @@ pub(crate) fn signal(rig: &mut Rig, case: &Case, start: u64) -> Result<bool> {
 pub(crate) fn judge_signals(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally: &mut Tally) -> Result<()> {
     match Words::of(&rig.suite.contracts[case.attach]) {
         Some(words) => judge_recorder(rig, case, words, expected, tally)?,
-        // One stack tells as much as the others.
-        None if case.is_plain() && rig.registers.machine.entry_sp.first() == Some(&case.entry_sp) => {
-            judge_reentered(rig, case, tally)?;
-        }
-        None => {}
+        None => judge_reentered(rig, case, tally)?,
     }
     rig.dirty = true;
     Ok(())
