@@ -4,6 +4,7 @@
 use crate::case::ARCH;
 use crate::common::Bench;
 
+const AROUND: &str = "around --profile bare --call before --exit after";
 const BOTH: &str = "record --profile bare --events both --clock none";
 const DETACHED: &str = "programs --profile linux-7.3 --fentry before --fexit after";
 const RETIRED: &str = "programs --profile linux-6.12 --fentry before --fexit after";
@@ -44,12 +45,12 @@ fn those_of_each_form_hold() {
         "record --profile bare --events both --clock word --pair",
         "record --profile bare --events both --clock stamp8",
     ];
-    for words in [BOTH, COUNT, DETACHED, REFILLED, RETIRED, SHADOW, UNWOUND].into_iter().chain(others) {
+    for words in [AROUND, BOTH, COUNT, DETACHED, REFILLED, RETIRED, SHADOW, UNWOUND].into_iter().chain(others) {
         let b = Bench::new();
         let text = generated(&b, words);
         let report = judged(&b, &text);
         assert!(report.starts_with("holds"), "{words}: {report}");
-        if words.starts_with("programs") {
+        if !words.starts_with("record") {
             continue;
         }
         // A signal's handler has room for the struct that it asks for.
@@ -242,6 +243,24 @@ const FAULTS: &[Fault] = &[
         &[("mov\t%rax, %rdi", "sub $16, %rsp\n.cfi_adjust_cfa_offset 16\nmov %rax, %rdi")],
         "P23 sp when the exception is handed back",
     ),
+    // The function is called in the trampoline.
+    fault(
+        AROUND,
+        "# the traced function",
+        &[(
+            "call\tf+5",
+            "lea 1f(%rip), %r11\npush %r11\n.cfi_adjust_cfa_offset 8\njmp f+5\n1:\n.cfi_adjust_cfa_offset -8",
+        )],
+        "P14 return address of the function, and its call",
+    ),
+    fault(
+        AROUND,
+        "# the traced function",
+        &[("call\tf+5", "sub $8, %rsp\n.cfi_adjust_cfa_offset 8\ncall f+5\nadd $8, %rsp\n.cfi_adjust_cfa_offset -8")],
+        "P8 sp of the function against its caller's",
+    ),
+    fault(AROUND, "mine:", &[("call\tbefore", "nop")], "P10 calls before the function"),
+    fault(AROUND, "# exit(results)", &[("call\tafter", "nop")], "P10 calls after the function"),
     // What the kernel patches into programs: jumps past them.
     fault(
         RETIRED,
