@@ -468,7 +468,8 @@ fn without_a_step_of_the_protocol_it_fails() {
     if emulated() {
         return;
     }
-    const TRIES: usize = 5;
+    // Where others take the CPUs, threads are seldom interrupted there.
+    const TRIES: usize = 15;
     for case in ["no question", "no trap", "moved, no question"] {
         let failed = (0..TRIES).map(|_| child(case)).find(|output| !output.status.success());
         println!("{case}: {}", failed.unwrap_or_else(|| panic!("{case}: it never fails")).status);
