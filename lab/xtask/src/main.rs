@@ -52,7 +52,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "checker",
-        usage: "verify|judge [--sample N] [--from N] [--step N]  leave out each condition and statement of a checker in turn, and print those after which it notices the same N mutants of each operator",
+        usage: "verify|judge [--file PART] [--sample N] [--from N] [--step N]  leave out each condition and statement of a checker in turn, and print those after which it notices the same N mutants of each operator, and tests pass as before",
         run: checker::run,
     },
     Verb {
