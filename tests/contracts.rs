@@ -297,6 +297,7 @@ stack-align = 16
     assert_eq!(read(("f", "f")), None);
     refused(("live = { registers = [\"x0\"] }\n", ""), "t.toml:12: t is of kind programs: give live");
     refused(("registers = [\"x0\"]", "registers = [\"x99\"]"), "t.toml:7: unknown register 'x99'");
+    refused(("calls = \"p\"", "calls = \"p\\u0000q\""), "t.toml:10: a NUL ends every name; valid: strings without");
     refused(("stack+0", "stack+4"), "t.toml:8: unknown word 'stack+4'; valid: stack+0, stack+8, ...");
     refused(("[\"CALL_ORIG\"]", "[\"ORIG\"]"), "t.toml:9: unknown flag 'ORIG'; valid: CALL_ORIG");
     refused(("[\"CALL_ORIG\"]", "[]"), "t.toml:13: flags of t; valid: one of CALL_ORIG, RESTORE_REGS and INDIRECT");

@@ -35,10 +35,16 @@ fn judged_under(profile: &'static Profile, arch: &str, fixture: &str, poke: Poke
 }
 
 /// As the backend has it, with a fault where the site is enabled.
-fn enabling(site: &Site, b: &dyn Patch, spot: Spot, state: SiteState, fault: impl Fn(&mut Poke)) -> Result<Vec<Poke>> {
+fn enabling(
+    site: &Site,
+    b: &dyn Patch,
+    spot: Spot,
+    state: SiteState,
+    fault: impl Fn(&mut Vec<Poke>),
+) -> Result<Vec<Poke>> {
     let mut pokes = BY_THE_PROFILE(site, b, spot, state)?;
     if state != SiteState::Disabled {
-        pokes.iter_mut().take(1).for_each(fault);
+        fault(&mut pokes);
     }
     Ok(pokes)
 }
@@ -92,7 +98,7 @@ fn a_site_that_is_too_long() {
     fails(
         "x86_64",
         "plain",
-        |site, b, spot, state| enabling(site, b, spot, state, |p| p.write.bytes.extend([0x90; 400])),
+        |site, b, spot, state| enabling(site, b, spot, state, |pokes| pokes[0].write.bytes.extend([0x90; 400])),
         Clause::P17,
         "the site ends in the function",
     );
@@ -151,14 +157,12 @@ fn an_instruction_that_is_there_for_a_moment() {
         "x86_64",
         "plain",
         |site, b, spot, state| {
-            let mut pokes = BY_THE_PROFILE(site, b, spot, state)?;
-            if state != SiteState::Disabled {
+            enabling(site, b, spot, state, |pokes| {
                 let mut before = pokes[0].clone();
                 // xor %ebx, %ebx; nopl (%rax)
                 (before.write.bytes, before.traps) = (vec![0x31, 0xdb, 0x0f, 0x1f, 0x00], false);
                 pokes.insert(0, before);
-            }
-            Ok(pokes)
+            })
         },
         Clause::P18,
         "rbx after the function",
@@ -170,7 +174,7 @@ fn a_breakpoint_that_is_none() {
     fails(
         "x86_64",
         "plain",
-        |site, b, spot, state| enabling(site, b, spot, state, |p| p.write.bytes = vec![0x90]),
+        |site, b, spot, state| enabling(site, b, spot, state, |pokes| pokes[0].write.bytes = vec![0x90]),
         Clause::P18,
         "the breakpoint",
     );
@@ -258,12 +262,10 @@ fn a_distance_that_is_cut_off() {
         "x86_64",
         "plain",
         |site, b, spot, state| {
-            let mut pokes = BY_THE_PROFILE(site, b, spot, state)?;
-            if state != SiteState::Disabled {
+            enabling(site, b, spot, state, |pokes| {
                 let distance = &mut pokes[1].write.bytes;
                 distance[3] = if distance[2] & 0x80 == 0 { 0 } else { 0xff };
-            }
-            Ok(pokes)
+            })
         },
         Clause::P16,
         "MiB from the site, P9: the jump or call before this place goes where no code is",

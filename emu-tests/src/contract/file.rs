@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::contract::config::{Condition, Configuration, Switch};
+use crate::contract::nul::nul;
 use crate::contract::places::Places;
 
 /// What trampolines that others wrote promise. See docs/contracts.md.
@@ -704,8 +705,11 @@ impl Reader<'_> {
     /// What the file says.
     ///
     /// # Errors
-    /// It is no TOML, or not of this form.
+    /// It is no TOML, or not of this form, or a string holds a NUL.
     pub(crate) fn file(&self) -> Result<FileIn> {
+        if let Some(at) = nul(self.text) {
+            return Err(self.at(at, "a NUL ends every name; valid: strings without"));
+        }
         toml::from_str(self.text).map_err(|e| {
             let message = e.message().replace('\n', " ");
             self.at(e.span().map_or(0, |s| s.start), message)

@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub mod draft;
 pub mod file;
 pub mod foreign;
+mod nul;
 pub mod places;
 pub mod read;
 mod slots;

@@ -27,11 +27,10 @@ pub(crate) fn report(suites: &[Suite], parts: &[Tally], filter: &Filter, seed: u
             if !shown {
                 continue;
             }
-            let records = suite.contracts[i].kind.recorder().is_some();
-            let interrupted = tally.checks[i][Clause::P25 as usize] > 0;
+            let kind = contract.kind;
             let concerned = |clause: &Clause| match clause {
-                Clause::P23 | Clause::P24 => records,
-                Clause::P25 => records || interrupted,
+                Clause::P23 | Clause::P24 => kind.recorder().is_some(),
+                Clause::P25 => kind.attaches(),
                 _ => true,
             };
             for clause in Clause::ALL.into_iter().filter(concerned) {

@@ -101,7 +101,7 @@ clauses! {
     P24 "P24", of: Trampoline, "what is in the thread's buffer, and what lies beside it",
         unchecked: RecordsNothing;
     P25 "P25", of: Trampoline, "a signal before each instruction, whose handler is traced too",
-        unchecked: RecordsNothing;
+        unchecked: NotInterrupted;
     P26 "P26", of: Trampoline, "no protection stops it, but where its contract says so",
         unchecked: NotEnforced;
     P27 "P27", of: Trampoline, "marks of protection are true, and all that are true are there",

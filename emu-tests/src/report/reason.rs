@@ -48,6 +48,7 @@ reasons! {
     CallsNothing "calls-nothing", "calls nothing";
     NoExceptions "no-exceptions", "it has no landing pad for exceptions";
     RecordsNothing "records-nothing", "it records nothing";
+    NotInterrupted "not-interrupted", "no run that holds was interrupted";
     NotEnforced "not-enforced", "the engine enforces nothing of it; see --enforce";
     NoMarks "no-marks", "no object has a note of protection, or it was not decided; see check --marks";
     NotGuarded "not-guarded", "its contract does not say that it guards its return address";

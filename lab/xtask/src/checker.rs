@@ -72,15 +72,18 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     call(cargo.args(["build", "--locked", "--quiet", "--bin", "tramptool"]).current_dir(&copy))?;
     let known: Known =
         toml::from_str(&read(&root().join(KNOWN))?).map_err(|e| Failure::new(KNOWN, e.to_string(), "mend it"))?;
+    if let Some(gone) = known.unneeded.iter().find(|of| !all.iter().any(|point| of.is(point))) {
+        let what = format!("{}: {}: is not there", gone.file, gone.text);
+        return Err(Failure::new(KNOWN, what, "take it off the list, or say where it is now"));
+    }
     let shows = Show::all(asked.checker, asked.sample, &copy)?;
     let name = asked.checker.name;
     let mine = all.iter().enumerate().filter(|(_, point)| point.checker == name && point.file.contains(&asked.file));
     let tried: Vec<(usize, &Point)> = mine.skip(asked.from).step_by(asked.step).collect();
-    let (next, told) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let one = || -> Result<usize, Failure> {
-        let mut unnoticed = 0;
+    let (next, told, unnoticed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let one = || -> Result<(), Failure> {
         while let Some((n, point)) = tried.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let entry = known.unneeded.iter().find(|of| of.file == point.file && of.text == point.text);
+            let entry = known.unneeded.iter().find(|of| of.is(point));
             let why = match (missed(*n, &shows)?, entry) {
                 (None, None) => continue,
                 (Some(_), Some(_)) => {
@@ -91,17 +94,17 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
                 (None, Some(entry)) => format!("noticed, though {KNOWN} says that it {}", entry.reason),
             };
             println!("{}:{}: {}: {why}", point.file, point.line, point.text);
-            unnoticed += 1;
+            unnoticed.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(unnoticed)
+        Ok(())
     };
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let counts: Vec<Result<usize, Failure>> = std::thread::scope(|scope| {
+    // A worker that panics ends this, too.
+    std::thread::scope(|scope| {
         let begun: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
-        begun.into_iter().filter_map(|worker| worker.join().ok()).collect()
-    });
-    let unnoticed: usize = counts.into_iter().sum::<Result<usize, Failure>>()?;
-    let told = told.into_inner();
+        begun.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+    })?;
+    let (told, unnoticed) = (told.into_inner(), unnoticed.into_inner());
     println!("{name}: {} tried, {told} of {KNOWN}, {unnoticed} unnoticed", tried.len());
     Ok(if unnoticed == 0 { Outcome::Good } else { Outcome::Bad })
 }
@@ -130,6 +133,12 @@ struct Unneeded {
     text: String,
     /// What it does.
     reason: String,
+}
+
+impl Unneeded {
+    fn is(&self, point: &Point) -> bool {
+        self.file == point.file && self.text == point.text
+    }
 }
 
 /// Where it is listed.

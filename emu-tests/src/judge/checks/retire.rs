@@ -24,6 +24,9 @@ fn retirement(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<Wri
     let contract = &suite.contracts[trampoline];
     let place =
         |label: KernelLabel| image.symbol(&contract.convention.label(label, &contract.name, contract.kind).concat());
+    if contract.kind.programs().is_none() {
+        return Ok(Vec::new());
+    }
     let (Some(gap), Some(to)) = (place(KernelLabel::AfterCall), place(KernelLabel::Epilogue)) else {
         return Ok(Vec::new());
     };

@@ -91,7 +91,7 @@ fn judge_recorder(rig: &mut Rig, case: &Arc<Case>, words: Words, expected: &Outc
             let lacks = unfinished(words, case, &written, &words.left(&*rig.uc).buffer);
             tally.judged(case, finding(Place::SignalUnfinished, 0, lacks));
         }
-        let ended = interrupted(rig, case, n)?;
+        let ended = interrupted(rig, case, (n, at))?;
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
@@ -110,7 +110,7 @@ fn judge_reentered(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
     let mut way = Vec::new();
     rig.load_case(case, &case.initial.registers, false);
     if walk(rig, start, |at| at == EXIT, |_, at| way.push(at)).is_none() {
-        // It needs what hooks do in place of the kernel.
+        // It needs what hooks do in place of the kernel, or is too long.
         return Ok(());
     }
     let alone = rig.collect(case, Ok(()));
@@ -121,7 +121,7 @@ fn judge_reentered(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
         if stopped(rig, case, n) != Some(at) {
             break;
         }
-        let ended = interrupted(rig, case, n)?;
+        let ended = interrupted(rig, case, (n, at))?;
         let at = At { clause: Clause::P25, trampoline: case.attach, pc: at };
         tally.judged(case, Finding::new(at, Place::SignalAfter, 0, differing(rig, case, &alone, ended)));
     }
@@ -142,14 +142,13 @@ fn stopped(rig: &mut Rig, case: &Arc<Case>, n: u64) -> Option<u64> {
     Some(rig.uc.pc()).filter(|at| ended.is_ok() && *at != EXIT)
 }
 
-/// Let a signal's handler run here, and the case go on. How it ended; `None` if the handler's call did not come back.
-fn interrupted(rig: &mut Rig, case: &Case, n: u64) -> Result<Option<Ended>> {
-    let (start, at) = (rig.function(&rig.functions[case.function].name), rig.uc.pc());
-    if !signal(rig, case, start)? {
-        return Ok(None);
-    }
-    Ok(Some(match n {
-        0 => rig.uc.run(start, EXIT),
+/// Let a signal's handler run before this instruction, and the case go on. How it ended; `None` if the handler's call did not
+/// come back.
+fn interrupted(rig: &mut Rig, case: &Case, (n, at): (u64, u64)) -> Result<Option<Ended>> {
+    let start = rig.function(&rig.functions[case.function].name);
+    let came_back = signal(rig, case, start)?;
+    Ok(came_back.then(|| match n {
+        0 => rig.uc.run(at, EXIT),
         _ => rig.uc.go_on(at, EXIT),
     }))
 }

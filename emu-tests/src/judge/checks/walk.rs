@@ -5,7 +5,7 @@ use crate::judge::rig::Rig;
 use crate::run::case::Case;
 
 /// Instructions of the longest walk.
-const LONGEST: usize = 400;
+const LONGEST: usize = 4000;
 
 /// Is this an address in the trampoline?
 pub(crate) fn inside(rig: &Rig, case: &Case, pc: u64) -> bool {
