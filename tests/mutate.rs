@@ -1,6 +1,6 @@
 //! The checker is checked: every fault is noticed, every bug of the corpus by its property.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::process::Command;
 
@@ -10,9 +10,11 @@ use codegen::effect::faults::Operator;
 use codegen::out::obj;
 use common::expected::{ByHand, contract, expected, my_tramp};
 use common::{Bench, any, blessed, blessed_block};
+use emu_tests::places;
 use serde_json::Value;
 use tool::mutate::bugs::Known;
 use tool::mutate::subject::MutationSubject;
+use wildmatch::WildMatch;
 
 mod common;
 
@@ -167,6 +169,40 @@ fn a_sample_of_the_mutants_is_killed() {
     };
     assert!(there.iter().all(|(&class, &n)| sampled(class) >= n.min(6)));
     assert!(results.iter().all(|r| r["outcome"] != "survived"));
+    common::blessed(PLACES, &told(&results));
+}
+
+/// Where mutants fail.
+const PLACES: &str = "tests/places.expected";
+
+/// How many of these mutants fail at each clause and place.
+fn told(results: &[Value]) -> String {
+    let patterns: Vec<(String, String)> = places().into_iter().map(|(id, _)| (id.clone(), pattern(&id))).collect();
+    let named = |at: &Value| {
+        let place = at["place"].as_str().unwrap();
+        let fits = patterns.iter().filter(|(_, pattern)| WildMatch::new(pattern).matches(place));
+        let (id, _) = fits.max_by_key(|(_, pattern)| pattern.trim_matches('*').len()).unwrap();
+        (at["clause"].as_str().unwrap().to_owned(), id.clone())
+    };
+    let mut all: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for result in results {
+        let of: BTreeSet<_> = result["places"].as_array().into_iter().flatten().map(named).collect();
+        of.into_iter().for_each(|key| *all.entry(key).or_default() += 1);
+    }
+    let mut out = String::from(
+        "Six mutants of each operator and architecture: where the judge says that they fail, in the first case in which they do, and\n\
+         how many. A check that is gone, or that nothing comes to, changes the numbers. Written by `cargo xtask bless places`.\n\n",
+    );
+    for ((clause, place), of) in all {
+        writeln!(out, "{clause:10}{place:36}{of:>6}").unwrap();
+    }
+    out
+}
+
+/// What fits the id of a place, whose parts in braces vary.
+fn pattern(id: &str) -> String {
+    let parts = id.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
+    parts.collect::<Vec<_>>().join("*")
 }
 
 /// All mutants of all trampolines: none survives, what is called equivalent is needed, and docs/mutants.md has the figures.

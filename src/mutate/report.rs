@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::by::By;
+use super::selftests::Failed;
 
 /// What became of a mutant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +40,9 @@ pub struct Judged {
     pub outcome: Outcome,
     /// The clauses that failed in the first case that failed; for a bug of the corpus, in all cases.
     pub clauses: Vec<String>,
+    /// Where they failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Failed>,
     /// The properties in which the symbolic checker finds it wrong, where that was asked; whom differences concern, where the
     /// observer was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ use codegen::contract::Contract;
 use codegen::effect::faults::Operator;
 use codegen::words::error::{Error, Result};
 use codegen::words::shell::shell;
-use emu_tests::{Clause, Filter, Observed, Of, Progress, Row, Suite, Verdict};
+use emu_tests::{Clause, Filter, Observed, Of, Progress, Suite, Verdict};
 use rayon::prelude::*;
 
 use super::bugs::{Known, table};
@@ -52,12 +52,16 @@ pub fn places(c: &Candidate, seed: u64) -> Result<Option<Vec<Failed>>> {
     let faulty = [c.suite()?];
     let filter = Filter { concerning: concerning(c, &faulty[0], &Filter::default()), ..Filter::default() };
     let Some(report) = report(c, &faulty, &filter, seed)? else { return Ok(None) };
+    Ok(Some(failures(&report, |clause| clause.of() == Of::Trampoline)))
+}
+
+/// Where some of the clauses fail.
+fn failures(report: &emu_tests::Report, of: impl Fn(Clause) -> bool) -> Vec<Failed> {
     let mut all = Vec::new();
-    let failed = |row: &&Row| row.verdict == Verdict::Fail && row.clause.of() == Of::Trampoline;
-    for row in report.results.iter().filter(failed) {
+    for row in report.results.iter().filter(|row| row.verdict == Verdict::Fail && of(row.clause)) {
         let named = |place: &str| Failed {
             trampoline: row.trampoline.clone(),
-            clause: row.clause.name(),
+            clause: row.clause.name().to_owned(),
             place: place.split('@').next().unwrap_or_default().to_owned(),
         };
         all.extend(row.places.iter().map(|place| named(place)));
@@ -68,11 +72,11 @@ pub fn places(c: &Candidate, seed: u64) -> Result<Option<Vec<Failed>>> {
     }
     all.sort();
     all.dedup();
-    Ok(Some(all))
+    all
 }
 
-/// The clauses that fail: those of the first failing case, or of all.
-fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
+/// What fails: in the first failing case, or in all.
+fn found(c: &Candidate, seed: u64) -> Result<Found> {
     let mut filter = Filter { first_failure: c.bug.is_none(), ..Filter::default() };
     if !filter.first_failure {
         return failing(c, c.suite()?, &filter, seed);
@@ -80,9 +84,9 @@ fn clauses(c: &Candidate, seed: u64) -> Result<Vec<&'static str>> {
     // Most die without other trampolines, and on any function: one with a few arguments.
     filter.function = quick(c.contract()).map(str::to_owned);
     let first = c.alone(|suite| holds(suite, &filter, seed))?.map_or_else(|| c.suite(), Ok)?;
-    let failed = failing(c, first, &filter, seed)?;
-    if !failed.is_empty() {
-        return Ok(failed);
+    let found = failing(c, first, &filter, seed)?;
+    if !found.clauses.is_empty() {
+        return Ok(found);
     }
     failing(c, c.suite()?, &Filter { function: None, ..filter }, seed)
 }
@@ -98,13 +102,23 @@ fn holds(suite: &Suite, filter: &Filter, seed: u64) -> bool {
     report.is_ok_and(|report| report.results.iter().all(|row| row.verdict != Verdict::Fail))
 }
 
-/// The clauses that fail in a suite with the fault.
-fn failing(c: &Candidate, faulty: Suite, filter: &Filter, seed: u64) -> Result<Vec<&'static str>> {
+/// The clauses that fail, and where.
+#[derive(Default)]
+struct Found {
+    clauses: Vec<&'static str>,
+    places: Vec<Failed>,
+}
+
+/// What fails in a suite with the fault.
+fn failing(c: &Candidate, faulty: Suite, filter: &Filter, seed: u64) -> Result<Found> {
     let filter = Filter { concerning: concerning(c, &faulty, filter), ..filter.clone() };
-    let Some(report) = report(c, &[faulty], &filter, seed)? else { return Ok(vec![LINKER]) };
+    let Some(report) = report(c, &[faulty], &filter, seed)? else {
+        return Ok(Found { clauses: vec![LINKER], places: Vec::new() });
+    };
     let failed = report.results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.clause);
     let failed: BTreeSet<Clause> = failed.filter(|clause| *clause != Clause::Coverage).collect();
-    Ok(failed.into_iter().map(Clause::name).collect())
+    let places = failures(&report, |clause| failed.contains(&clause));
+    Ok(Found { clauses: failed.into_iter().map(Clause::name).collect(), places })
 }
 
 /// Whom differences of behaviour concern, between the original and what has the fault.
@@ -165,7 +179,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
             By::Observe => Some(concerned(c, &originals)?),
             By::Verify | By::Both => Some(c.properties()?),
         };
-        let found = if by.alone() { Vec::new() } else { clauses(c, seed)? };
+        let Found { clauses, places } = if by.alone() { Found::default() } else { found(c, seed)? };
         if let (true, Some(bug)) = (by.alone(), c.bug) {
             return Err(Error::new(format!(
                 "bug:{} must be noticed by {}, which only the emulator knows; valid: --by emulator",
@@ -174,9 +188,9 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
         }
         let known = |list: &'static [Known]| list.iter().find(|k| c.is(k)).map(|k| k.reason.as_str());
         let noticed = match (c.bug, &verified) {
-            (Some(bug), _) => found.contains(&bug.property.as_str()),
+            (Some(bug), _) => clauses.contains(&bug.property.as_str()),
             (None, Some(properties)) if by.alone() => !properties.is_empty(),
-            (None, _) => !found.is_empty(),
+            (None, _) => !clauses.is_empty(),
         };
         let gap = known(match by {
             By::Verify => &table.unseen,
@@ -185,7 +199,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
         });
         let equivalent = match known(&table.equivalent) {
             // The line that says so fits others too, of which it is not true.
-            Some(_) if by.alone() && !clauses(c, seed)?.is_empty() => None,
+            Some(_) if by.alone() && !found(c, seed)?.clauses.is_empty() => None,
             None if !noticed && !by.alone() && c.is_unchanged()? => Some(SAME),
             known => known,
         };
@@ -215,7 +229,8 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
             mutant: c.mutant.to_string(),
             diff: c.mutant.diff.clone(),
             outcome,
-            clauses: found.into_iter().map(str::to_owned).collect(),
+            clauses: clauses.into_iter().map(str::to_owned).collect(),
+            places,
             verified: verified.map(|names| names.into_iter().map(str::to_owned).collect()),
             reason: reason.to_owned(),
             bug: c.bug.map(|b| (b.id.clone(), b.property.clone())),
@@ -241,7 +256,7 @@ mod tests {
             let mutants = subject.mutants(|name| name == "around_frame_0").unwrap();
             let auipc = |c: &&Candidate| c.mutant.diff.iter().any(|line| line.contains("auipc"));
             let dropped = mutants.iter().filter(auipc).find(|c| c.mutant.operator.name() == "DROP_ARG").unwrap();
-            failing(dropped, dropped.suite().unwrap(), &Filter::default(), 1)
+            failing(dropped, dropped.suite().unwrap(), &Filter::default(), 1).map(|found| found.clauses)
         };
         assert_eq!(found(&subject).unwrap(), [LINKER]);
         let name = subject.suite.objects[0].0.clone();

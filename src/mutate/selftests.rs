@@ -1,17 +1,18 @@
 //! What the kernel's own tests cannot notice, as data.
 
 use codegen::words::error::{Error, Result};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 /// A check that failed: of which trampoline, the clause, the place's id.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Failed {
     /// The trampoline.
     pub trampoline: String,
     /// The clause.
-    pub clause: &'static str,
-    /// The place, without the instruction.
+    pub clause: String,
+    /// The id of the place, without the instruction.
     pub place: String,
 }
 
@@ -88,8 +89,8 @@ pub fn unnoticed(arch: &str, failed: &[Failed]) -> Result<Option<Vec<&'static st
 mod tests {
     use super::*;
 
-    fn failed(trampoline: &str, clause: &'static str, place: &str) -> Failed {
-        Failed { trampoline: trampoline.to_owned(), clause, place: place.to_owned() }
+    fn failed(trampoline: &str, clause: &str, place: &str) -> Failed {
+        Failed { trampoline: trampoline.to_owned(), clause: clause.to_owned(), place: place.to_owned() }
     }
 
     /// One place that they look at is enough.

@@ -240,6 +240,8 @@ fn changes(without: (&Report, &Foreign), with: (&Report, &Foreign), replayed: bo
                     push(failure.map_or(id, |f| &f.place), failure, found);
                 }
             }
+            // It follows from a failure, which is told.
+            Verdict::Skip if row.reason_id == Some(Reason::NotInterrupted) => {}
             Verdict::Skip if held => push("", None, format!("not checked: {}", row.reason)),
             Verdict::Open if held => push("", None, format!("not decided: {}", row.reason)),
             Verdict::Pass | Verdict::Deviates | Verdict::Skip | Verdict::Open => {}

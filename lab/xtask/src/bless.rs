@@ -21,13 +21,14 @@ const fn blessed(name: &'static str, file: &'static str, test: &'static str) -> 
     Blessed { name, file, test, objects: false }
 }
 
-const BLESSED: [Blessed; 9] = [
+const BLESSED: [Blessed; 10] = [
     blessed("golden", "golden", "the_stories_are_true"),
     blessed("matrix", "matrix", "every_clause_holds_for_every_trampoline"),
     blessed("api", "api", "the_api_is_what_is_listed"),
     blessed("book", "book", "the_pages_are_true"),
     // All of them are run, which takes minutes.
     blessed("mutants", "mutate", "every_mutant_is_killed"),
+    blessed("places", "mutate", "a_sample_of_the_mutants_is_killed"),
     blessed("verify", "verify", "as_many_faults_are_found_as_before"),
     blessed("runtime", "compose_on", "the_page_has_the_faults"),
     Blessed { name: "kernels", file: "observe", test: "ours_and_the_kernels_compare_as_the_page_says", objects: true },

@@ -16,6 +16,9 @@ use crate::tools::{bounded, call, read, remove};
 const SECONDS: u64 = 20;
 const ADDRESSES: u64 = 16 << 30;
 
+/// What a report says of a fault.
+const TOLD: [&str; 5] = ["\"trampoline\":", "\"mutant\":", "\"outcome\":", "\"clause\":", "\"place\":"];
+
 /// A run of the tool or of one test, and what came of it with nothing left out.
 pub struct Show {
     program: PathBuf,
@@ -114,7 +117,7 @@ impl Show {
         bounded(&child, seconds, ADDRESSES);
         let out = child.wait_with_output().map_err(refused)?;
         let report = String::from_utf8_lossy(&out.stdout);
-        let told = |line: &&str| ["\"mutant\"", "\"outcome\"", "\"trampoline\""].iter().any(|of| line.contains(of));
+        let told = |line: &&str| TOLD.iter().any(|name| line.trim_start().starts_with(name));
         let of_faults: Vec<&str> = report.lines().filter(|line| self.is_command() && told(line)).collect();
         Ok(format!("{:?}\n{}", out.status.code(), of_faults.join("\n")))
     }
