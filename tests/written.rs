@@ -18,26 +18,31 @@ struct Image {
     symbols: BTreeMap<String, u64>,
 }
 
+/// What is there, and what is there instead.
+type Changes<'c> = &'c [(&'c str, &'c str)];
+
 impl Image {
     fn new(arch: &'static str, tools: &str) -> Image {
-        Image::changed(arch, tools, "", "")
+        Image::changed(arch, tools, &[])
     }
 
-    /// With each `from` in the source replaced.
-    fn changed(arch: &'static str, tools: &str, from: &str, to: &str) -> Image {
-        Image::built(arch, tools, &format!("{arch}.S"), (from, to))
+    /// With some parts of the source replaced, wherever they are.
+    fn changed(arch: &'static str, tools: &str, changes: Changes) -> Image {
+        Image::built(arch, tools, &format!("{arch}.S"), changes)
     }
 
-    /// That in place of a function, with each `from` in the source replaced.
-    fn struct_ops(arch: &'static str, tools: &str, from: &str, to: &str) -> Image {
-        Image::built(arch, tools, &format!("struct_ops-{arch}.S"), (from, to))
+    /// That in place of a function, with some parts of the source replaced.
+    fn struct_ops(arch: &'static str, tools: &str, changes: Changes) -> Image {
+        Image::built(arch, tools, &format!("struct_ops-{arch}.S"), changes)
     }
 
-    fn built(arch: &'static str, tools: &str, file: &str, (from, to): (&str, &str)) -> Image {
+    fn built(arch: &'static str, tools: &str, file: &str, changes: Changes) -> Image {
         let bench = Bench::new();
-        let source = fs::read_to_string(format!("{}/tests/written/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert!(source.contains(from), "{arch}: no {from}");
-        let source = if from.is_empty() { source } else { source.replace(from, to) };
+        let mut source = fs::read_to_string(format!("{}/tests/written/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        for (from, to) in changes {
+            assert!(source.contains(from), "{arch}: no {from}");
+            source = source.replace(from, to);
+        }
         fs::write(bench.path("image.S"), source).unwrap();
         bench.tool(&format!("{tools}gcc"), &["-c", "image.S", "-o", "image.o"]);
         let nm = |file: &str| -> BTreeMap<String, u64> {
@@ -231,50 +236,163 @@ fn the_kernels_form_holds_and_faults_in_it_are_noticed() {
     }
 }
 
-/// Each with what must be said of it.
-const FAULTS: [(&str, &str, &str); 23] = [
+/// Each on an architecture, with what must be said of it.
+const FAULTS: &[(&str, Changes, &str)] = &[
     (
-        "__bpf_prog_enter\n        mov     %rax, %rbx",
-        "__bpf_prog_enter\n        mov     %rcx, %rbx",
+        "x86_64",
+        &[("__bpf_prog_enter\n        mov     %rax, %rbx", "__bpf_prog_enter\n        mov     %rcx, %rbx")],
         "P10 program:start",
     ),
-    ("mov     %rbx, %rsi", "mov     %rax, %rsi", "P10 program:start"),
-    ("lea     -0x38(%rbp), %rdx", "lea     -0x30(%rbp), %rdx", "P10 run-context:again"),
-    ("lea     -0x38(%rbp), %rsi", "lea     8(%rbp), %rsi", "P10 run-context"),
-    ("movq    $7, -0x38", "movq    $8, -0x38", "P10 cookie"),
-    ("0x123456789abcdef0", "0x9abcdef0", "P10 cookie"),
-    ("        jz      1f\n", "", "P10 program:let"),
-    ("        call    bpf_prog_1\n", "", "P10 program:called"),
-    ("call    bpf_prog_1", "call    bpf_prog_2", "P10 program"),
-    ("1:      movabs  $first", "1:      movabs  $second", "P10 program:argument"),
-    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_exit", "nop", "P10 around:left"),
-    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop", "P10 around:entered"),
-    ("skipped_1:\n        movabs  $image_of", "skipped_1:\n        movabs  $first", "P10 around:argument"),
-    ("        mov     -0x28(%rbp), %rbx\n", "", "P5 rbx"),
-    ("        call    __bpf_prog_exit\nskipped_0:", "skipped_0:", "P10 program:ends"),
-    ("call    __bpf_prog_enter_sleepable", "call    __bpf_prog_enter", "P10 program:before"),
-    ("call    __bpf_prog_exit_sleepable", "call    __bpf_prog_exit", "P10 program:after"),
-    ("        call    __bpf_prog_enter\n", "", "P10 program:began"),
-    ("1:      movabs", "1:      movq    $0, -0x30(%rbp)\n        movabs", "P10 run-context:saved"),
-    ("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop", "P10 around:open"),
+    ("x86_64", &[("mov     %rbx, %rsi", "mov     %rax, %rsi")], "P10 program:start"),
+    ("x86_64", &[("lea     -0x38(%rbp), %rdx", "lea     -0x30(%rbp), %rdx")], "P10 run-context:again"),
+    ("x86_64", &[("lea     -0x38(%rbp), %rsi", "lea     8(%rbp), %rsi")], "P10 run-context"),
+    ("x86_64", &[("movq    $7, -0x38", "movq    $8, -0x38")], "P10 cookie"),
+    ("x86_64", &[("0x123456789abcdef0", "0x9abcdef0")], "P10 cookie"),
+    ("x86_64", &[("        jz      1f\n", "")], "P10 program:let"),
+    ("x86_64", &[("        call    bpf_prog_1\n", "")], "P10 program:called"),
+    ("x86_64", &[("call    bpf_prog_1", "call    bpf_prog_2")], "P10 program"),
+    ("x86_64", &[("1:      movabs  $first", "1:      movabs  $second")], "P10 program:argument"),
+    ("x86_64", &[("movabs  $image_of, %rdi\n        call    __bpf_tramp_exit", "nop")], "P10 around:left"),
+    ("x86_64", &[("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop")], "P10 around:entered"),
     (
-        "skipped_0:\n",
-        "skipped_0:\n        movabs  $image_of, %rdi\n        call    __bpf_tramp_enter\n",
+        "x86_64",
+        &[("skipped_1:\n        movabs  $image_of", "skipped_1:\n        movabs  $first")],
+        "P10 around:argument",
+    ),
+    ("x86_64", &[("        mov     -0x28(%rbp), %rbx\n", "")], "P5 rbx"),
+    ("x86_64", &[("        call    __bpf_prog_exit\nskipped_0:", "skipped_0:")], "P10 program:ends"),
+    ("x86_64", &[("call    __bpf_prog_enter_sleepable", "call    __bpf_prog_enter")], "P10 program:before"),
+    ("x86_64", &[("call    __bpf_prog_exit_sleepable", "call    __bpf_prog_exit")], "P10 program:after"),
+    ("x86_64", &[("        call    __bpf_prog_enter\n", "")], "P10 program:began"),
+    ("x86_64", &[("1:      movabs", "1:      movq    $0, -0x30(%rbp)\n        movabs")], "P10 run-context:saved"),
+    ("x86_64", &[("movabs  $image_of, %rdi\n        call    __bpf_tramp_enter", "nop")], "P10 around:open"),
+    (
+        "x86_64",
+        &[("skipped_0:\n", "skipped_0:\n        movabs  $image_of, %rdi\n        call    __bpf_tramp_enter\n")],
         "P10 around:first",
     ),
-    ("skip_1:", "movabs $image_of, %rdi; call __bpf_tramp_exit\nskip_1:", "P10 around:last"),
-    ("        call    traced + 5", "        call    traced + 6", "P9 pc"),
+    ("x86_64", &[("skip_1:", "movabs $image_of, %rdi; call __bpf_tramp_exit\nskip_1:")], "P10 around:last"),
+    ("x86_64", &[("        call    traced + 5", "        call    traced + 6")], "P9 pc"),
+    ("x86_64", &[("$first, %rdi", "$second, %rdi")], "P10 program:argument"),
+    ("x86_64", &[("$image_of, %rdi", "$first, %rdi")], "P10 around:argument"),
+    (
+        "x86_64",
+        &[(
+            "call    __bpf_prog_enter\n",
+            "call __bpf_prog_enter\nmovabs $first, %rdi; lea -0x38(%rbp), %rsi\ncall __bpf_prog_enter\n",
+        )],
+        "P10 program:ends",
+    ),
+    // Behind the last program comes another one.
+    (
+        "x86_64",
+        &[(
+            "skipped_1:\n",
+            "movabs $second, %rdi; lea -0x38(%rbp), %rsi; call __bpf_prog_enter_sleepable\nskipped_1:\n",
+        )],
+        "P10 calls:programs",
+    ),
+    // In a register that the called function may change.
+    (
+        "x86_64",
+        &[
+            ("call    __bpf_prog_enter\n", "lea -0x18(%rbp), %r11; call __bpf_prog_enter\n"),
+            ("lea     -0x18(%rbp), %rdi\n        call    bpf_prog_1", "mov %r11, %rdi; call bpf_prog_1"),
+        ],
+        "P10 context:word",
+    ),
+    (
+        "x86_64",
+        &[("call    __bpf_prog_exit\n", "mov -0x18(%rbp), %r11; call __bpf_prog_exit; mov %r11, -0x18(%rbp)\n")],
+        "P1 rdi",
+    ),
+    // In the run context, which is theirs.
+    (
+        "x86_64",
+        &[(
+            "call    __bpf_prog_exit\n",
+            "mov -0x18(%rbp), %rcx; mov %rcx, -0x38(%rbp); call __bpf_prog_exit; mov -0x38(%rbp), %rcx; mov %rcx, -0x18(%rbp)\n",
+        )],
+        "P1 rdi",
+    ),
+    (
+        "x86_64",
+        &[(
+            "movabs  $image_of, %rdi\n        call    __bpf_tramp_enter\n",
+            "mov %rdi, %r11; movabs $image_of, %rdi; call __bpf_tramp_enter; mov %r11, -0x18(%rbp)\n",
+        )],
+        "P1 rdi",
+    ),
+    (
+        "x86_64",
+        &[(
+            "call    __bpf_tramp_exit\n        mov     -8(%rbp), %rax\n",
+            "mov -8(%rbp), %r11; call __bpf_tramp_exit; mov %r11, %rax\n",
+        )],
+        "P3 rax",
+    ),
+    ("x86_64", &[("skip_0:", "movabs $image_of, %rdi; call __bpf_tramp_exit\nskip_0:")], "P10 around:last"),
+    ("x86_64", &[("        call    __bpf_prog_exit_sleepable\n", "")], "P10 program:ends"),
+    ("x86_64", &[("call    __bpf_prog_exit\n", "std; call __bpf_prog_exit; cld\n")], "P6 clear-flags"),
+    (
+        "arm64",
+        &[("bl      __bpf_prog_exit\n", "mov x20, x29; mov x29, sp; bl __bpf_prog_exit; mov x29, x20\n")],
+        "P12 frame-record:0",
+    ),
 ];
 
 #[test]
 fn each_rule_of_the_calls_around_programs_is_judged() {
-    let (arch, tools) = arches()[0];
-    for (from, to, wanted) in FAULTS {
-        let image = Image::changed(arch, tools, from, to);
-        image.contract("");
-        let found = image.failures(1);
-        assert!(found.iter().any(|failure| failure == wanted), "{from}: {found:?}");
+    for (arch, tools) in arches() {
+        for (_, changes, wanted) in FAULTS.iter().filter(|(of, ..)| *of == arch) {
+            let image = Image::changed(arch, tools, changes);
+            image.contract("");
+            let found = image.failures(1);
+            assert!(found.iter().any(|failure| failure == wanted), "{changes:?}: {wanted}: {found:?}");
+        }
     }
+}
+
+/// What the kernel did before it had detached programs: behind the call of the function it writes a jump, over all programs.
+#[test]
+fn one_that_is_retired_while_its_function_runs_calls_no_program_more() {
+    let (arch, tools) = arches()[0];
+    let labels = |image: &Image| {
+        image.contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, _) = text.split_once("labels = ").unwrap();
+        let (_, behind) = text.split_once("\nholds-own").unwrap();
+        let labels =
+            format!("labels = {{ after_call = \"{}\", epilogue = \"{}\" }}", image.at("skip_1"), image.at("skipped_1"));
+        let text = format!("{before}{labels}\nholds-own{behind}").replace("linux-7.3", "linux-6.12");
+        fs::write(path, text).unwrap();
+    };
+    let image = Image::new(arch, tools);
+    labels(&image);
+    assert_eq!(image.failures(0), Vec::<String>::new());
+    let (exit, label) = ("        movabs  $image_of, %rdi\n        call    __bpf_tramp_exit\n", "skipped_1:\n");
+    let image = Image::changed(arch, tools, &[(&format!("{label}{exit}"), &format!("{exit}{label}"))]);
+    labels(&image);
+    assert_eq!(image.failures(1), ["P10 around:left"]);
+}
+
+/// The run context is as the function behind the program before left it.
+#[test]
+fn a_cookie_that_is_there_by_chance_was_not_stored() {
+    let (arch, tools) = arches()[0];
+    let failures = |image: &Image, code: i32| {
+        image.contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap().replace("cookie = 7", "cookie = -1");
+        fs::write(path, text).unwrap();
+        image.failures(code)
+    };
+    let stored = ("movq    $7, -0x38(%rbp)", "movq $-1, -0x38(%rbp)");
+    assert_eq!(failures(&Image::changed(arch, tools, &[stored]), 0), Vec::<String>::new());
+    let image = Image::changed(arch, tools, &[(stored.0, "")]);
+    let found = failures(&image, 1);
+    assert!(found.contains(&"P10 slot:cookie:written".to_owned()), "{found:?}");
 }
 
 /// Of those in place of a function: each with what must be said of it.
@@ -296,11 +414,11 @@ const FAULTS_IN_FUNCTIONS: [(&str, &str, &str, &str); 12] = [
 #[test]
 fn a_trampoline_in_place_of_a_function_is_judged_as_that_function() {
     for (arch, tools) in arches() {
-        let image = Image::struct_ops(arch, tools, "", "");
+        let image = Image::struct_ops(arch, tools, &[]);
         image.function_contract("");
         assert_eq!(image.failures(0), Vec::<String>::new(), "{arch}");
         for (_, from, to, wanted) in FAULTS_IN_FUNCTIONS.iter().filter(|(of, ..)| *of == arch) {
-            let image = Image::struct_ops(arch, tools, from, to);
+            let image = Image::struct_ops(arch, tools, &[(from, to)]);
             image.function_contract("");
             let found = image.failures(1);
             assert!(found.iter().any(|failure| failure == wanted), "{arch}: {from}: {found:?}");
@@ -311,7 +429,7 @@ fn a_trampoline_in_place_of_a_function_is_judged_as_that_function() {
 #[test]
 fn what_a_trampoline_in_place_of_a_function_cannot_have_is_refused() {
     let (arch, tools) = arches()[0];
-    let image = Image::struct_ops(arch, tools, "", "");
+    let image = Image::struct_ops(arch, tools, &[]);
     let base = image.at("base");
     let refuses = |from: &str, to: &str, what: &str| {
         image.function_contract("");
@@ -332,7 +450,7 @@ fn what_a_trampoline_in_place_of_a_function_cannot_have_is_refused() {
         "addresses of the_program: \"x0xffffffffc0300000\"; valid: an address",
     );
     // Its function before it always lets it be called: then nothing is loaded that nobody stored.
-    let image = Image::struct_ops(arch, tools, "        movq    $0, -8(%rbp)\n", "");
+    let image = Image::struct_ops(arch, tools, &[("        movq    $0, -8(%rbp)\n", "")]);
     image.function_contract("");
     let path = image.bench.path("image.toml");
     let text = fs::read_to_string(&path).unwrap().replace(" } },", ", always = true } },");
@@ -353,7 +471,7 @@ fn a_function_that_another_handler_redirects_is_called_where_it_was_redirected_t
     flag(&image);
     assert_eq!(image.failures(0), Vec::<String>::new());
     // The address is known to the code, and not taken from the stack: without redirection nobody would notice.
-    let image = Image::changed(arch, tools, "ldr     x10, [x29, #8]", "number  x10, (at.traced + 8)");
+    let image = Image::changed(arch, tools, &[("ldr     x10, [x29, #8]", "number  x10, (at.traced + 8)")]);
     image.contract("");
     assert_eq!(image.failures(0), Vec::<String>::new());
     flag(&image);
@@ -400,7 +518,7 @@ fn a_kernels_memory_is_searched_for_trampolines() {
 #[test]
 fn a_fault_in_a_kernels_memory_is_found_and_can_be_repeated() {
     let (arch, tools) = arches()[0];
-    let image = Image::changed(arch, tools, "        mov     -0x28(%rbp), %rbx\n", "");
+    let image = Image::changed(arch, tools, &[("        mov     -0x28(%rbp), %rbx\n", "")]);
     image.kernel();
     let report = image.bench.ends(1, &image.running(&[NAME]));
     assert_eq!(failures(&report), ["P5 rbx"]);

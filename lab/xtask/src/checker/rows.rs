@@ -42,7 +42,7 @@ pub const CHECKERS: [Checker; 2] = [
             "mutate trace_* --profile bare --sample SAMPLE --format json",
         ],
         tests: &[
-            "-p tramptool-cli --test foreign --test guarded --test marks --test sides",
+            "-p tramptool-cli --test foreign --test guarded --test marks --test sides --test written --test sites",
             "-p tramptool-emu-tests --lib --test site --test protocol --test hostile",
         ],
     },
