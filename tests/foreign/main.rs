@@ -20,6 +20,7 @@ mod returns;
 mod shadow;
 mod sleds;
 mod stated;
+mod stubs;
 mod tables;
 mod tails;
 mod unprepared;

@@ -176,8 +176,6 @@ impl Trace {
                 self.begin_activation(here.snapshot(), sp, EXIT, parent, index);
                 // What the site left there is the trampoline's own.
                 self.state.stack.write(entry_sp, pushed as usize);
-                // The last call was that of the function.
-                self.state.returns.begin(Some(parent));
             }
         }
     }
@@ -376,9 +374,7 @@ impl Trace {
             self.check(p9.of(Clause::P11), Place::DirectEntered, true, dispatched);
         }
         self.leave_free(here);
-        self.state.activations.pop();
-        self.state.go_on();
-        self.checks.way = None;
+        self.leave_site();
     }
 
     /// The function goes on. It reads every argument register up to its last; one that carries none for the function it stands for
@@ -461,9 +457,7 @@ impl Trace {
         let pending =
             Pending { index, parent, pc, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around };
         state.pending.push(pending);
-        state.activations.pop();
-        state.go_on();
-        self.checks.way = None;
+        self.leave_site();
     }
 
     /// T4 of a paired trampoline.
