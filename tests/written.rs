@@ -377,6 +377,40 @@ fn one_that_is_retired_while_its_function_runs_calls_no_program_more() {
     assert_eq!(image.failures(1), ["P10 around:left"]);
 }
 
+/// It returns to the site, and calls nothing around all programs.
+#[test]
+fn one_that_does_not_call_the_function_lets_each_program_end() {
+    let (arch, tools) = arches()[0];
+    let source = fs::read_to_string(format!("{}/tests/written/{arch}.S", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let between = |from: &str, to: &str| {
+        let (_, rest) = source.split_once(from).unwrap();
+        format!("{from}{}", rest.split_once(to).unwrap().0)
+    };
+    let around = "        movabs  $image_of, %rdi\n        call    __bpf_tramp_enter\n";
+    let behind = between("        call    traced + 5\n", "        mov     -0x28(%rbp), %rbx");
+    let dropped = [(around, ""), (&behind, ""), (", skip_1, skipped_1", "")];
+    let contract = |image: &Image| {
+        image.contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap().replace("\"CALL_ORIG\"", "\"RESTORE_REGS\"");
+        let ours = |line: &&str| {
+            !["    { attach = \"fexit\"", "around = ", "function", "holds-own"].iter().any(|of| line.starts_with(of))
+        };
+        let text: String = text.split_inclusive('\n').filter(ours).collect();
+        let (before, labels) = text.split_once(", skip_1 = ").unwrap();
+        let (_, behind) = labels.split_once('\n').unwrap();
+        fs::write(path, format!("{before} }}\n{behind}")).unwrap();
+    };
+    let image = Image::changed(arch, tools, &dropped);
+    contract(&image);
+    assert_eq!(image.failures(0), Vec::<String>::new());
+    let exit = ("        call    __bpf_prog_exit\n", "");
+    let image = Image::changed(arch, tools, &[&dropped[..], &[exit]].concat());
+    contract(&image);
+    let found = image.failures(1);
+    assert!(found.contains(&"P10 program:ends".to_owned()), "{found:?}");
+}
+
 /// The run context is as the function behind the program before left it.
 #[test]
 fn a_cookie_that_is_there_by_chance_was_not_stored() {

@@ -174,3 +174,34 @@ fn what_falls_into_a_direct_trampoline_has_not_gone_there() {
     let (code, out, _) = case.check();
     assert!(code == Some(1) && out.contains("FAIL P9") && out.contains("\n  direct trampoline: "), "{out}");
 }
+
+#[test]
+fn what_is_lost_on_the_way_to_a_direct_trampoline_is_no_fault_of_that_one() {
+    let case = Case::new(&ENTRY.replace("    jmp     *%r11\n", "    mov $1, %esi\n    jmp *%r11\n"), ENTRY_CONTRACT);
+    let (code, out, _) = case.check();
+    assert!(code == Some(1) && out.contains("FAIL P1 of x86_64 my_entry"), "{out}");
+    assert!(!out.contains("of x86_64 my_direct"), "{out}");
+}
+
+/// The callback is called again where it has stored a direct trampoline: only there is it called too often.
+#[test]
+fn on_the_way_to_a_direct_trampoline_callbacks_are_counted() {
+    let again = [
+        ("    movq    $0, 56(%rsp)\n", "    movq $0, 56(%rsp)\n    movq $0, 64(%rsp)\nagain:\n"),
+        (
+            "    call    ftrace_stub\n",
+            "    call ftrace_stub\n    cmpq $0, 56(%rsp)\n    je 3f\n    incq 64(%rsp)\n    cmpq $1, 64(%rsp)\n    je again\n3:\n",
+        ),
+    ];
+    let jumps = ("    jmp     *%r11\n", "    btr $0, %r11\n    jnc 4f\n    mov %r11, (%rsp)\n    ret\n4:  jmp *%r11\n");
+    let (contract, _) = ENTRY_CONTRACT.split_once("[[trampoline]]\nsymbol = \"my_direct\"").unwrap();
+    let by_jump = contract.replace("slot =", "direct-jumps = true\nslot =");
+    for (changes, contract) in [(&[][..], contract), (&[jumps][..], &by_jump)] {
+        let text =
+            |changes: &[(&str, &str)]| changes.iter().fold(ENTRY.to_owned(), |text, (from, to)| text.replace(from, to));
+        let (code, out, err) = Case::new(&text(changes), contract).check();
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        let (code, out, _) = Case::new(&text(&[changes, &again].concat()), contract).check();
+        assert!(code == Some(1) && out.contains("FAIL P10") && out.contains("\n  calls of what it calls"), "{out}");
+    }
+}
