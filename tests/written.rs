@@ -534,11 +534,14 @@ fn a_function_may_leave_a_register_free_before_its_last_argument() {
         let b = Bench::new();
         let args: Vec<String> = (0..longs).map(|n| format!("long a{n}")).collect();
         let sig = format!("long f({}, struct s {{ 16, 8 }} last)", args.join(", "));
-        let made =
-            ["gen", "programs", "--arch", arch, "--sig", &sig, "--function", "f", "--fentry", "p", "--fexit", "q"];
-        b.ok(&[&made[..], &["--emit", "obj,contract", "--stem", "t"]].concat());
+        let made = ["gen", "programs", "--arch", arch, "--sig", &sig, "--fentry", "p"];
+        let made = [&made[..], &["--emit", "obj,contract", "--stem", "t"]].concat();
         let object = ["--object", "t.o", "--contract", "t.toml"];
-        b.ok(&[&["check"], &object[..]].concat());
+        // One that does not call the function, and one that does.
+        for more in [&[][..], &["--fexit", "q", "--function", "f"]] {
+            b.ok(&[&made, more].concat());
+            b.ok(&[&["check"], &object[..]].concat());
+        }
         let report = b.ok(&[&["mutate", "--format", "json"], &object[..]].concat());
         let report: Value = serde_json::from_str(&report).unwrap();
         let [mutants, killed] = ["mutants", "killed"].map(|key| report[key].as_u64().unwrap());

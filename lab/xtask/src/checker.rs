@@ -13,7 +13,7 @@ mod show;
 
 use std::num::NonZero;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::Deserialize;
 
@@ -83,16 +83,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let (next, told, unnoticed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let one = || -> Result<(), Failure> {
         while let Some((n, point)) = tried.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let entry = known.unneeded.iter().find(|of| of.is(point));
-            let why = match (missed(*n, &shows)?, entry) {
-                (None, None) => continue,
-                (Some(_), Some(_)) => {
-                    told.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                (Some(why), None) => why.to_owned(),
-                (None, Some(entry)) => format!("noticed, though {KNOWN} says that it {}", entry.reason),
-            };
+            let Some(why) = missed(*n, &shows)? else { continue };
+            if let Some(entry) = known.unneeded.iter().find(|of| of.is(point)) {
+                entry.fits.store(true, Ordering::Relaxed);
+                told.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             println!("{}:{}: {}: {why}", point.file, point.line, point.text);
             unnoticed.fetch_add(1, Ordering::Relaxed);
         }
@@ -104,7 +100,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let begun: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
         begun.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
     })?;
-    let (told, unnoticed) = (told.into_inner(), unnoticed.into_inner());
+    let (told, mut unnoticed) = (told.into_inner(), unnoticed.into_inner());
+    let noticed = |of: &&Unneeded| !of.fits.load(Ordering::Relaxed) && tried.iter().any(|(_, point)| of.is(point));
+    for Unneeded { file, text, reason, .. } in known.unneeded.iter().filter(noticed) {
+        println!("{file}: {text}: noticed, though {KNOWN} says that it {reason}");
+        unnoticed += 1;
+    }
     println!("{name}: {} tried, {told} of {KNOWN}, {unnoticed} unnoticed", tried.len());
     Ok(if unnoticed == 0 { Outcome::Good } else { Outcome::Bad })
 }
@@ -133,6 +134,9 @@ struct Unneeded {
     text: String,
     /// What it does.
     reason: String,
+    /// It was left out unnoticed. The same text may stand in a place where it is needed.
+    #[serde(skip)]
+    fits: AtomicBool,
 }
 
 impl Unneeded {

@@ -313,7 +313,6 @@ impl Trace {
         let (resume, returns_to, sp, calls) = (a.resume, a.returns_to, a.sp, a.calls);
         let p10 = self.at(Clause::P10, here.pc);
         self.check(p10, Place::Calls, self.calls_due(), calls);
-        self.check(p10.of(Clause::P11), Place::DirectEntered, true, true);
         here.set(here.registers.abi.sp, sp);
         self.return_to(here, sp, returns_to);
         self.leave_site();
@@ -336,7 +335,6 @@ impl Trace {
         self.check(p9, Place::DirectParentIp, parent, here.parent(sp_now));
         self.check(p9.of(Clause::P7), Place::Sp, sp, sp_now);
         self.check(p9.of(Clause::P10), Place::Calls, self.calls_due(), calls);
-        self.check(p9.of(Clause::P11), Place::DirectEntered, true, true);
         self.compare_registers(here);
         self.leave_site();
         Some(resume)

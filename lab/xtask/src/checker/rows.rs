@@ -32,18 +32,21 @@ pub const CHECKERS: [Checker; 2] = [
         root: "emu-tests/src/lib.rs",
         commands: &[
             "mutate ftrace_* --sample SAMPLE --format json",
-            "check ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp",
+            "mutate ftrace_* --arch x86_64 --profile linux-7.2 --sample SAMPLE --format json",
+            "mutate ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp --sample SAMPLE --format json",
+            "check ftrace_* --format json",
+            "check ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp --format json",
             "mutate return_to_handler --sample SAMPLE --format json",
             "mutate programs* --sample SAMPLE --format json",
-            "check programs_* --arch riscv64",
-            "check direct --arch x86_64 --function recurse",
+            "check programs_* --arch riscv64 --format json",
+            "check direct --arch x86_64 --function recurse --format json",
             "mutate around_* --profile bare --sample SAMPLE --format json",
             "mutate record_* --profile bare --sample SAMPLE --format json",
             "mutate trace_* --profile bare --sample SAMPLE --format json",
         ],
         tests: &[
-            "-p tramptool-cli --test foreign --test guarded --test marks --test sides --test written --test sites",
-            "-p tramptool-emu-tests --lib --test site --test protocol --test hostile",
+            "-p tramptool-cli -p tramptool-emu-tests --test foreign --test guarded --test marks --test sides --test written \
+             --test sites --lib --test site --test protocol --test hostile",
         ],
     },
 ];

@@ -16,8 +16,8 @@ use crate::tools::{bounded, call, read, remove};
 const SECONDS: u64 = 20;
 const ADDRESSES: u64 = 16 << 30;
 
-/// What a report says of a fault.
-const TOLD: [&str; 5] = ["\"trampoline\":", "\"mutant\":", "\"outcome\":", "\"clause\":", "\"place\":"];
+/// What a report says of a fault, or of a clause.
+const TOLD: [&str; 6] = ["\"trampoline\":", "\"mutant\":", "\"outcome\":", "\"clause\":", "\"place\":", "\"verdict\":"];
 
 /// A run of the tool or of one test, and what came of it with nothing left out.
 pub struct Show {
