@@ -38,7 +38,7 @@ pub const CHECKERS: [Checker; 2] = [
             "check ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp --format json",
             "mutate return_to_handler --sample SAMPLE --format json",
             "mutate programs* --sample SAMPLE --format json",
-            "check programs_* --arch riscv64 --format json",
+            "check programs_* --format json",
             "check direct --arch x86_64 --function recurse --format json",
             "mutate around_* --profile bare --sample SAMPLE --format json",
             "mutate record_* --profile bare --sample SAMPLE --format json",
