@@ -131,6 +131,8 @@ struct Known {
 #[derive(Deserialize)]
 struct Unneeded {
     file: String,
+    /// Nothing: all of the file.
+    #[serde(default)]
     text: String,
     /// What it does.
     reason: String,
@@ -141,7 +143,7 @@ struct Unneeded {
 
 impl Unneeded {
     fn is(&self, point: &Point) -> bool {
-        self.file == point.file && self.text == point.text
+        self.file == point.file && (self.text.is_empty() || self.text == point.text)
     }
 }
 

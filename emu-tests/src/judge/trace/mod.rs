@@ -8,6 +8,7 @@ mod boundaries;
 mod branching;
 mod cells;
 mod compare;
+mod enforced;
 mod finding;
 mod given;
 mod memory;
