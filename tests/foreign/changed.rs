@@ -6,6 +6,7 @@ use crate::common::Bench;
 
 const AROUND: &str = "around --profile bare --call before --exit after";
 const BOTH: &str = "record --profile bare --events both --clock none";
+const FLOATING: &str = "direct --profile bare --call before";
 const DETACHED: &str = "programs --profile linux-7.3 --fentry before --fexit after";
 const RETIRED: &str = "programs --profile linux-6.12 --fentry before --fexit after";
 const COUNT: &str = "record --profile bare --events count";
@@ -15,11 +16,13 @@ const UNWOUND: &str = "record --profile bare --events both --clock none --unwind
 
 /// A trampoline with these arguments, as text; its contract is `t.toml`.
 fn generated(b: &Bench, words: &str) -> String {
-    let kind = ["gen", "--function", "f+5", "--name", "mine", "--arch", ARCH];
+    let kind = ["gen", "--name", "mine", "--arch", ARCH];
+    let goes_on: &[&str] = if words == FLOATING { &[] } else { &["--function", "f+5"] };
     let calls = !(words.contains("count") || words.contains("shadow"));
-    let signature = if calls { ["--sig", "long f(long a)"].as_slice() } else { &[] };
+    let signature = ["--sig", if words == FLOATING { "double f(double a)" } else { "long f(long a)" }];
+    let signature = if calls { &signature[..] } else { &[] };
     let to = ["--emit", "asm,contract", "--stem", "t", "-o", "."];
-    b.ok(&[&kind, &*words.split(' ').collect::<Vec<_>>(), signature, &to].concat());
+    b.ok(&[&kind, goes_on, &*words.split(' ').collect::<Vec<_>>(), signature, &to].concat());
     std::fs::read_to_string(b.path("t.S")).unwrap()
 }
 
@@ -45,7 +48,8 @@ fn those_of_each_form_hold() {
         "record --profile bare --events both --clock word --pair",
         "record --profile bare --events both --clock stamp8",
     ];
-    for words in [AROUND, BOTH, COUNT, DETACHED, REFILLED, RETIRED, SHADOW, UNWOUND].into_iter().chain(others) {
+    for words in [AROUND, BOTH, COUNT, DETACHED, FLOATING, REFILLED, RETIRED, SHADOW, UNWOUND].into_iter().chain(others)
+    {
         let b = Bench::new();
         let text = generated(&b, words);
         let report = judged(&b, &text);
@@ -266,6 +270,7 @@ const FAULTS: &[Fault] = &[
         "P8 sp of the function against its caller's",
     ),
     fault(AROUND, "mine:", &[("call\tbefore", "nop")], "P10 calls before the function"),
+    fault(FLOATING, "mine:", &[("call\tbefore", "pxor %xmm0, %xmm0\ncall before")], "P10 xmm0"),
     fault(AROUND, "# exit(results)", &[("call\tafter", "nop")], "P10 calls after the function"),
     // What the kernel patches into programs: jumps past them.
     fault(

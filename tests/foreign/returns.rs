@@ -104,6 +104,18 @@ fn a_kretprobes_trampoline_keeps_every_register_and_gives_every_change_back() {
     );
 }
 
+#[test]
+fn the_handler_of_a_return_is_given_what_the_contract_says() {
+    let contract = RETHOOK_CONTRACT.replace("keeps-flags", "arguments = [\"frame\", \"0x77\"]\nkeeps-flags");
+    for (number, code) in [("0x77", 0), ("0x78", 1)] {
+        let text =
+            RETHOOK.replace("    mov     %rsp, %rdi\n", &format!("    mov %rsp, %rdi\n    mov ${number}, %esi\n"));
+        let (ended, out, err) = Case::new(&text, &contract).check();
+        assert_eq!((ended, err.as_str()), (Some(code), ""), "{out}");
+        assert_eq!(out.contains("FAIL P10 of x86_64 my_rethook"), code == 1, "{out}");
+    }
+}
+
 /// Three ways to end a hooked return, and what they do to the return-address stack. The figures were worked out by hand, and
 /// agree with what each costs on a real processor: nothing is left over, or a caller's entry is gone.
 #[test]

@@ -130,7 +130,13 @@ pub fn started_by(library: &Path) -> Result<String, Failure> {
     let mut found = below(library)?.into_iter().filter(|file| name(file).starts_with("ld-linux"));
     let loader = found.find(|file| file.with_file_name("libc.so.6").exists());
     let loader = loader.ok_or_else(|| Failure::at(library, "no C library in it", "remove this directory"))?;
-    Ok(format!("{} --library-path {}", loader.display(), loader.parent().unwrap_or(library).display()))
+    let beside = loader.parent().unwrap_or(library);
+    // Releases before trixie have the C library in /lib, and others below /usr/lib.
+    let others = match beside.strip_prefix(library.join("usr")) {
+        Ok(merged) => library.join(merged),
+        Err(_) => library.join("usr").join(beside.strip_prefix(library).unwrap_or(beside)),
+    };
+    Ok(format!("{} --library-path {}:{}", loader.display(), beside.display(), others.display()))
 }
 
 /// Let the programs of this machine among these be started by the C library of Debian's newer release, in a directory of the cache.

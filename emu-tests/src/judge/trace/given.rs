@@ -266,9 +266,6 @@ impl Trace {
 
     /// What the contract says of each argument.
     fn check_arguments(&mut self, here: &Here, contract: &Contract) {
-        if contract.stated.arguments.is_none() {
-            return;
-        }
         let (expect, pc, parent) = match (self.state.exiting(), self.state.activations.last()) {
             (Some(e), _) => (&e.expect, e.resume, e.parent),
             (None, Some(a)) => (&a.expect, a.pc, a.parent),
