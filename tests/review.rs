@@ -344,3 +344,16 @@ fn faults_that_a_kernel_noticed_are_not_called_unnoticed() -> Result<()> {
     }
     Ok(())
 }
+
+/// Where nothing fails, a clause that nobody decides any more is told: here a trampoline runs for too long to be interrupted everywhere.
+#[test]
+fn what_is_not_checked_any_more_is_told_if_nothing_else_fails() {
+    let bench = Bench::new();
+    let made = ["gen", "direct", "--args", "2", "--call", "f", "--profile", "bare", "--emit", "asm,contract"];
+    bench.ok(&[&made[..], &["--arch", "x86_64", "--stem", "old"]].concat());
+    let old = std::fs::read_to_string(bench.path("old.S")).unwrap();
+    let new = old.replace("\tcall\tf\n", "\tmov $3000, %r11d\n1:\tdec %r11d\n\tjnz 1b\n\tcall\tf\n");
+    std::fs::write(bench.path("new.S"), new).unwrap();
+    let text = bench.ends(1, &review("x86_64", "old.S", "new.S"));
+    assert!(text.contains("0 fail") && text.contains("f_tramp P25 "), "{text}");
+}

@@ -220,6 +220,10 @@ fn judged([old, new]: [&Side; 2], by: [&Foreign; 2], seed: u64) -> Result<Judged
 fn changes(without: (&Report, &Foreign), with: (&Report, &Foreign), replayed: bool) -> Vec<Change> {
     let key = |row: &Row, by| (row.trampoline.clone(), object_of(&row.options, by).to_owned(), row.clause);
     let others: BTreeMap<_, &Row> = without.0.results.iter().map(|row| (key(row, without.1), row)).collect();
+    let fails = |of: &Row| {
+        let mut rows = with.0.results.iter().filter(|row| row.trampoline == of.trampoline);
+        rows.any(|row| row.verdict == Verdict::Fail)
+    };
     let mut all = Vec::new();
     for row in &with.0.results {
         let other = others.get(&key(row, with.1)).copied();
@@ -241,7 +245,7 @@ fn changes(without: (&Report, &Foreign), with: (&Report, &Foreign), replayed: bo
                 }
             }
             // It follows from a failure, which is told.
-            Verdict::Skip if row.reason_id == Some(Reason::NotInterrupted) => {}
+            Verdict::Skip if row.reason_id == Some(Reason::NotInterrupted) && fails(row) => {}
             Verdict::Skip if held => push("", None, format!("not checked: {}", row.reason)),
             Verdict::Open if held => push("", None, format!("not decided: {}", row.reason)),
             Verdict::Pass | Verdict::Deviates | Verdict::Skip | Verdict::Open => {}

@@ -64,6 +64,7 @@ places! {
     SpOfBody => "sp:function", "sp of the function, where its stack arguments are";
     SpModuloOfBody => "sp-align:function",
         "sp of the function against its caller's, modulo the psABI's alignment";
+    SpReturned => "sp:function-returns", "sp when the function returns";
 
     // The way on.
     Unsent => "entry:unsent", "a trampoline that nothing sent it to";
@@ -73,6 +74,7 @@ places! {
     DirectEntered => "direct:entered", "direct trampoline entered";
     WayOn => "way-on", "way on";
     ReturnsToTrampoline => "function:returns-to-trampoline", "the function returns to the trampoline";
+    BodyReturns => "function:returns-to", "where the function returns to";
     BodyPaired => "function:call", "return address of the function, and its call";
     ParentPc => "parent:pc", "pc in the parent";
     ParentLink => "parent:link", "link register in the parent";

@@ -447,11 +447,13 @@ impl Trace {
             self.beside_site(|t, a| t.check_passed(here, programs.live, &a.expect, sp));
         }
         self.leave_free(here);
-        self.check_kept(here, &contract, parent, sp_now.wrapping_add(abi.return_bytes()));
+        let back_sp = sp_now.wrapping_add(abi.return_bytes());
+        self.check_kept(here, &contract, parent, back_sp);
         self.open_slot(&contract);
         let state = &mut self.state;
         let (epoch, returns) = (state.stack.epoch, std::mem::take(&mut state.returns));
-        let pending = Pending { index, parent, pc, resume, sp, fp, own, epoch, returns, words, sessions, around };
+        let pending =
+            Pending { index, parent, pc, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around };
         state.pending.push(pending);
         self.leave_site();
     }
@@ -459,7 +461,8 @@ impl Trace {
     /// T4 of a paired trampoline.
     fn body_returned(&mut self, here: &mut Here) {
         let Some(pending) = self.state.pending.pop() else { return };
-        let Pending { index, parent, pc, resume, sp, fp, own, epoch, returns, words, sessions, around } = pending;
+        let Pending { index, parent, pc, resume, sp, fp, own, back, back_sp, epoch, returns, words, sessions, around } =
+            pending;
         let abi = here.registers.abi;
         let parent_sp = sp.wrapping_add(abi.return_bytes());
         let is_shadow = self.kind(index).is_some_and(Kind::is_shadow);
@@ -467,6 +470,9 @@ impl Trace {
         self.state.returns = returns;
         self.state.stack.resume(epoch, if is_shadow { parent_sp } else { sp });
         self.predict(here);
+        let p9 = self.at(Clause::P9, here.pc);
+        self.check(p9, Place::BodyReturns, back, here.pc);
+        self.check(p9.of(Clause::P7), Place::SpReturned, back_sp, here.sp());
         self.finish_body(here);
         self.happens(here.uc, Event::Exit);
         let mut expect = here.snapshot();

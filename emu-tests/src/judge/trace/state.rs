@@ -72,6 +72,9 @@ pub(crate) struct Pending {
     pub fp: u64,
     /// What the registers held there that are the trampoline's own while the function runs.
     pub own: Vec<(Reg, u64)>,
+    /// Where the function returns to, and SP then.
+    pub back: u64,
+    pub back_sp: u64,
     pub epoch: u32,
     pub returns: ReturnStack,
     /// The arguments, as programs are shown them.
