@@ -276,7 +276,7 @@ fn protections(results: &[Row]) -> String {
     line("vector registers", &|backend| {
         let (machine, abi) = (backend.machine(), &backend.facts().abi);
         let executed = format!("{} of {} bytes: executed (P2)", machine.vectors.len(), abi.vector_bytes);
-        format!("{executed}; {}: static (P2-wide)", machine.wide.0)
+        format!("{executed}; {}: static (P2-wide)", machine.wide.name)
     });
     out
 }

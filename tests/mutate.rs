@@ -656,3 +656,22 @@ fn the_checker_notices_types_that_are_wrong() {
         }
     }
 }
+
+/// A return instruction where the kernel has code in its place, and one without a trap behind it (Linux 1f001e9da6bb).
+#[test]
+fn the_checker_notices_returns_that_are_made_otherwise() {
+    let b = Bench::new();
+    let asks = |backend: &&&dyn Backend| backend.facts().options.iter().any(|option| option.name == "return");
+    let those: Vec<_> = tool::BACKENDS.iter().filter(asks).collect();
+    assert!(!those.is_empty());
+    for backend in those {
+        for (set, operator) in [("return=thunk", "RET_FOR_THUNK"), ("return=int3", "DROP_INT3")] {
+            let how = ["--arch", backend.facts().name, "--set", set, "--only", operator, "--format", "json"];
+            let report = json(&b.ok(&[&["mutate"][..], &how].concat()));
+            let results = report["results"].as_array().unwrap();
+            assert!(results.len() > 40, "{set}: {}", results.len());
+            let noticed = |r: &Value| r["clauses"].as_array().unwrap().contains(&"P15".into());
+            assert!(results.iter().all(noticed), "{set}: {report}");
+        }
+    }
+}

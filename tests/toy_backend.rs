@@ -8,7 +8,7 @@ use std::fmt;
 
 use codegen::arch::facts::{Cie, EFlags, Facts, NumberOf};
 use codegen::arch::harden::Harden;
-use codegen::arch::machine::{Goes, Lent, Machine, SystemCall};
+use codegen::arch::machine::{Goes, Lent, Machine, SystemCall, WideVectors};
 use codegen::arch::patch::{Branch, Patch, Relocation};
 use codegen::ask::option::Choices;
 use codegen::ask::spec::{Around, Direct, Form, Kind, Programs, Spec};
@@ -130,7 +130,7 @@ static MACHINE: Machine = Machine {
     sp_access_align: 1,
     accesses_by_sp: |_| false,
     vectors: &[],
-    wide: ("none", |_, _| false),
+    wide: WideVectors { name: "none", changes: |_, _| false, stores: |_, _| false },
     is_vector: |_, _| false,
     lent: Lent::NONE,
     reserved: RegSet::EMPTY,

@@ -1,6 +1,6 @@
 //! Data of arm64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, SystemCall};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, SystemCall, WideVectors};
 use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::RegSet;
 
@@ -32,7 +32,7 @@ pub const MACHINE: Machine = Machine {
         ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011, status: u64::MAX },
     ],
     vectors: VECTORS,
-    wide: ("SVE and SME registers", changes_wide),
+    wide: WideVectors { name: "SVE and SME registers", changes: changes_wide, stores: stores_wide },
     is_vector: changes_wide,
     lent: LENT,
     reserved: RegSet::EMPTY,
@@ -108,12 +108,21 @@ fn goes(mnemonic: &str, _: &str) -> Goes {
     }
 }
 
-/// Arm ARM, C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. Stores are
+/// Arm ARM, C5.2: FPMR and SVCR; C6.2: SMSTART and SMSTOP. C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. Stores are
 /// among those that are taken for writes, so as to decide too little rather than too much.
-fn changes_wide(_: &str, operands: &str) -> bool {
+fn changes_wide(mnemonic: &str, operands: &str) -> bool {
+    let of_mode = || ["s3_3_c4_c4_2", "fpmr", "svcr"].iter().any(|name| operands.to_lowercase().contains(name));
+    if ["smstart", "smstop", "setffr"].contains(&mnemonic) || mnemonic == "msr" && of_mode() {
+        return true;
+    }
     let mut names = operands.split(|c: char| !c.is_ascii_alphanumeric());
     names.any(|name| {
         let (kind, number) = name.split_at(name.len().min(1));
         "bhsdqvzp".contains(kind) && number.parse::<u8>().is_ok()
     })
+}
+
+/// Arm ARM, C4.1: the mnemonics of all stores begin so.
+fn stores_wide(mnemonic: &str, operands: &str) -> bool {
+    mnemonic.starts_with("st") && changes_wide(mnemonic, operands)
 }

@@ -38,6 +38,14 @@ pub enum Faulty {
     /// The upper half becomes 0.
     MovWsp,
     MsrFpcr,
+    /// What is above 128 bits becomes 0.
+    MovVector,
+    Wrffr,
+    SmstartSm,
+    MsrFpmr,
+    Gcspopm,
+    /// The address of the instruction behind the next one.
+    AdrLink,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -65,6 +73,18 @@ codegen::rows! { Faulty, w names out target;
         Effects::sp(SpEffect::Realign).and(Action::LowBits { dst: SP, src: SP, bits: 32 });
     MsrFpcr => w.write_str("msr\tfpcr, xzr"),
         { out.push_u32(MSR_FPCR_XZR) }, Effects::action(Action::Control);
+    MovVector => w.write_str("mov\tv31.16b, v31.16b"),
+        { dynasm!(out ; .arch aarch64 ; mov v31.b16, v31.b16) }, Effects::action(Action::Control);
+    Wrffr => w.write_str("wrffr\tp0.b"),
+        { out.push_u32(WRFFR_P0) }, Effects::action(Action::Control);
+    SmstartSm => w.write_str("smstart\tsm"),
+        { out.push_u32(SMSTART_SM) }, Effects::action(Action::Control);
+    MsrFpmr => w.write_str("msr\ts3_3_c4_c4_2, xzr"),
+        { out.push_u32(MSR_FPMR_XZR) }, Effects::action(Action::Control);
+    Gcspopm => w.write_str("sysl\txzr, #3, c7, c7, #1"),
+        { out.push_u32(GCSPOPM_XZR) }, Effects::action(Action::Control);
+    AdrLink => w.write_str("adr\tx30, . + 8"),
+        { dynasm!(out ; .arch aarch64 ; adr x30, 8) }, Effects::action(Action::LinkNext { dst: X30 });
 }
 
 /// B.GE, without its distance.
@@ -72,6 +92,14 @@ const B_GE: u32 = 0x5400_000a;
 
 /// MSR (register) of FPCR and xzr.
 const MSR_FPCR_XZR: u32 = 0xd51b_441f;
+
+/// WRFFR (Arm ARM, C8.2), MSR (immediate) of SVCRSM and 1, which SMSTART SM stands for (C6.2).
+const WRFFR_P0: u32 = 0x2528_9000;
+const SMSTART_SM: u32 = 0xd503_437f;
+
+/// MSR (register) of FPMR, the mode of FP8 arithmetic, and xzr; SYSL, which GCSPOPM stands for (Arm ARM, C6.2).
+const MSR_FPMR_XZR: u32 = 0xd51b_445f;
+const GCSPOPM_XZR: u32 = 0xd52b_773f;
 
 /// ADD (immediate), which MOV to or from SP stands for (Arm ARM, C6.2).
 const MOV_WSP_WSP: u32 = 0x1100_03ff;

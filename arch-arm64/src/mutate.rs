@@ -76,7 +76,25 @@ impl Mutable for Arm64 {
 
     const JUMPS_BY: &[(Reg, Reg)] = &[(X17, X13)];
 
-    const STRAYS: &[(Operator, Faulty)] = &[(Operator::ControlWord, Faulty::MsrFpcr)];
+    const STRAYS: &[(Operator, Either<Insn, Faulty>)] = &[
+        (Operator::ControlWord, Either::Faulty(Faulty::MsrFpcr)),
+        (Operator::PlatformReg, Either::Sound(Insn::Add { dst: X18, src: X18, imm: Disp::number(8) })),
+        (Operator::WideUpper, Either::Faulty(Faulty::MovVector)),
+        (Operator::WideMask, Either::Faulty(Faulty::Wrffr)),
+        (Operator::VectorLength, Either::Faulty(Faulty::SmstartSm)),
+        (Operator::VectorMode, Either::Faulty(Faulty::MsrFpmr)),
+        (Operator::ShadowPointer, Either::Faulty(Faulty::Gcspopm)),
+    ];
+
+    fn rerouted(insn: Insn) -> Vec<(Operator, Vec<Either<Insn, Faulty>>)> {
+        let link = Either::Faulty(Faulty::AdrLink);
+        match insn {
+            Insn::Bl { sym } => vec![(Operator::PushCall, vec![link, Insn::B { sym }.into()])],
+            Insn::Blr { reg } => vec![(Operator::PushCall, vec![link, Insn::Br { reg }.into()])],
+            Insn::BtiC | Insn::BtiJ => vec![(Operator::PadShifted, vec![Insn::Nop.into(), insn.into()])],
+            _ => Vec::new(),
+        }
+    }
 
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         if let Insn::BHs { to } = insn { Some(Either::Faulty(Faulty::BGe { to })) } else { None }

@@ -157,6 +157,12 @@ every_row! {
     AddRegs { dst: x, src: x, add: x };
     MovWsp;
     MsrFpcr;
+    MovVector;
+    Wrffr;
+    SmstartSm;
+    MsrFpmr;
+    Gcspopm;
+    AdrLink;
 }
 
 /// Our text: addresses in place of names, and the names that the manual prefers.
@@ -203,6 +209,7 @@ fn alias(text: &str) -> String {
         ("and", [to, from, mask]) => format!("and {to},{from},{}", mask.parse::<i64>().unwrap()),
         // Registers have one name each.
         ("ret", ["x30"]) => "ret".to_owned(),
+        ("adr", [to, ".+8"]) => format!("adr {to},{}", BASE + 8),
         _ => text.clone(),
     }
 }
@@ -221,6 +228,9 @@ fn sp_effect(text: &str) -> SpEffect {
         _ => SpEffect::None,
     }
 }
+
+/// What changes of vectors only what is above 128 bits, or how they are used.
+const WIDE: &[&str] = &["mov v31.16b,v31.16b", "wrffr p0.b", "smstart sm"];
 
 fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let insns = capstone.disasm_count(code, BASE, 1).unwrap();
@@ -242,6 +252,10 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     if ["cbz", "cbnz"].contains(&mnemonic) {
         // Capstone says that they read the flags. ARM ARM, C6.2: they compare a register, and leave the flags alone.
         reads.flags = false;
+    }
+    if WIDE.contains(&&*text) {
+        // The part of the register that rows have stays as it is.
+        (reads, writes) = Default::default();
     }
     if text == "ret" {
         // Without an operand it is that of x30.

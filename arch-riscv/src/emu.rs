@@ -1,6 +1,6 @@
 //! Data of riscv64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, SystemCall};
+use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, SystemCall, WideVectors};
 use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::RegSet;
 
@@ -27,7 +27,7 @@ pub const MACHINE: Machine = Machine {
     // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
     control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d, status: 0x1f }],
     vectors: VECTORS,
-    wide: ("V registers", changes_wide),
+    wide: WideVectors { name: "V registers", changes: changes_wide, stores: stores_wide },
     is_vector,
     lent: LENT,
     reserved: RegSet::of(&[ZERO]),
@@ -108,9 +108,17 @@ fn goes(mnemonic: &str, operands: &str) -> Goes {
     }
 }
 
-/// RISC-V V extension, 5: every instruction of it, and none else, begins with a v.
-fn changes_wide(mnemonic: &str, _: &str) -> bool {
-    mnemonic.starts_with('v')
+/// RISC-V V extension, 5: every instruction of it, and none else, begins with a v. Chapter 3: its registers of control, of which
+/// Capstone has numbers: vstart, vxsat, vxrm and vcsr.
+fn changes_wide(mnemonic: &str, operands: &str) -> bool {
+    let controls = ["8", "9", "0xa", "10", "0xf", "15", "vstart", "vxsat", "vxrm", "vcsr"];
+    let of_control = || operands.split(", ").take(2).any(|operand| controls.contains(&operand));
+    mnemonic.starts_with('v') || mnemonic.starts_with("csr") && of_control()
+}
+
+/// Chapter 7: stores name an address.
+fn stores_wide(mnemonic: &str, operands: &str) -> bool {
+    mnemonic.starts_with("vs") && operands.contains('(')
 }
 
 /// Every instruction of F and D names one of its registers.

@@ -41,6 +41,11 @@ pub enum Faulty {
     SspushT0,
     SspopchkT0,
     FsrmZero,
+    VmvVI,
+    VmsetM,
+    Vsetivli,
+    CsrwiVxrm,
+    CsrwiSsp,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -69,4 +74,16 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
     // CSRRW of frm, from zero.
     FsrmZero => w.write_str("fsrm\tzero"),
         { out.push_u32(0x0020_1073) }, Effects::action(Action::Control);
+    // "V" extension: VMV.V.I, VMXNOR.MM, VSETIVLI of one element of a byte.
+    VmvVI => w.write_str("vmv.v.i\tv31, 0"),
+        { out.push_u32(0x5e00_3fd7) }, Effects::action(Action::Control);
+    VmsetM => w.write_str("vmset.m\tv0"),
+        { out.push_u32(0x7e00_2057) }, Effects::action(Action::Control);
+    Vsetivli => w.write_str("vsetivli\tzero, 1, e8, m1, ta, ma"),
+        { out.push_u32(0xcc00_f057) }, Effects::action(Action::Control);
+    // CSRRWI of vxrm, the rounding of fixed-point numbers, and of ssp ("Zicfiss").
+    CsrwiVxrm => w.write_str("csrwi\tvxrm, 1"),
+        { out.push_u32(0x00a0_d073) }, Effects::action(Action::Control);
+    CsrwiSsp => w.write_str("csrwi\t0x11, 0"),
+        { out.push_u32(0x0110_5073) }, Effects::action(Action::Control);
 }

@@ -28,6 +28,10 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
         ("sspush", Some(reg), _) => vec![Move::Push(reg)],
         ("sspopchk", Some(reg), _) => vec![Move::PopCheck(reg)],
         ("ssrdp" | "ssamoswap.w" | "ssamoswap.d", ..) => vec![Move::ShadowPointer],
+        // Capstone has the number.
+        (csr, ..) if csr.starts_with("csr") && all.iter().take(2).any(|o| ["ssp", "17", "0x11"].contains(o)) => {
+            vec![Move::ShadowPointer]
+        }
         ("unimp" | "ebreak", ..) => vec![Move::Stop],
         ("ld", Some(to), Some((at, plus))) if to != ZERO => vec![Move::Load { to, at, plus }],
         (_, what, Some((at, plus))) if stored.is_some() => {

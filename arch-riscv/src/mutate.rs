@@ -62,13 +62,26 @@ impl Mutable for Riscv64 {
     }
 
     fn rerouted(insn: Insn) -> Vec<(Operator, Vec<Either<Insn, Faulty>>)> {
-        let Insn::Jr { reg: RA } = insn else { return Vec::new() };
-        vec![(Operator::BrForRet, vec![Insn::Mv { dst: T1, src: RA }.into(), Insn::Jr { reg: T1 }.into()])]
+        match insn {
+            Insn::Jr { reg: RA } => {
+                vec![(Operator::BrForRet, vec![Insn::Mv { dst: T1, src: RA }.into(), Insn::Jr { reg: T1 }.into()])]
+            }
+            Insn::Lpad => vec![(Operator::PadShifted, vec![Insn::Nop.into(), insn.into()])],
+            _ => Vec::new(),
+        }
     }
 
     const JUMPS_BY: &[(Reg, Reg)] = &[(T2, T1)];
 
-    const STRAYS: &[(Operator, Faulty)] = &[(Operator::ControlWord, Faulty::FsrmZero)];
+    const STRAYS: &[(Operator, Either<Insn, Faulty>)] = &[
+        (Operator::ControlWord, Either::Faulty(Faulty::FsrmZero)),
+        (Operator::PlatformReg, Either::Sound(Insn::Addi { dst: GP, src: GP, imm: Disp::number(8) })),
+        (Operator::WideUpper, Either::Faulty(Faulty::VmvVI)),
+        (Operator::WideMask, Either::Faulty(Faulty::VmsetM)),
+        (Operator::VectorLength, Either::Faulty(Faulty::Vsetivli)),
+        (Operator::VectorMode, Either::Faulty(Faulty::CsrwiVxrm)),
+        (Operator::ShadowPointer, Either::Faulty(Faulty::CsrwiSsp)),
+    ];
 
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         let Insn::Bgeu { reg, with, to } = insn else { return None };

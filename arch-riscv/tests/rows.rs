@@ -6,11 +6,17 @@
 #[path = "../../codegen/tests/rows/mod.rs"]
 mod rows;
 
+use std::path::Path;
+use std::process::Command;
+
 use capstone::Capstone;
+use codegen::ask::frame::FrameLayout;
 use codegen::ask::option::{Choice, Choices};
 use codegen::effect::effects::SpEffect;
 use codegen::effect::register_use::Touched;
-use codegen::listing::isa::Architecture;
+use codegen::listing::code::CodeBuf;
+use codegen::listing::isa::{Architecture, Instruction};
+use codegen::listing::names::Names;
 use codegen::profile::target::Target;
 use codegen::words::abi::Reg;
 use codegen::words::step::{Disp, Local};
@@ -118,6 +124,11 @@ every_row! {
     SspushT0;
     SspopchkT0;
     FsrmZero;
+    VmvVI;
+    VmsetM;
+    Vsetivli;
+    CsrwiVxrm;
+    CsrwiSsp;
 }
 
 /// The parts of an address, by the psABI: 20 bits above, 12 with a sign below.
@@ -129,7 +140,7 @@ fn halves(target: u64) -> (i64, i64) {
 
 /// Our text: parts of addresses in place of names.
 fn spell(ours: &Ours) -> String {
-    let mut text = normal(&ours.text);
+    let mut text = normal(&ours.text).replace("vxrm", "10");
     for target in &ours.targets {
         let (high, low) = halves(*target);
         let distance = target.wrapping_sub(BASE).cast_signed();
@@ -212,7 +223,7 @@ fn registers(text: &str) -> (Touched, Touched) {
         "amoadd.d" | "add" => (&[1, 2], &[0]),
         "tail" => (&[], &[]),
         // frm is no register of the rows.
-        "call" | "ebreak" | "fsrm" => (&[], &[]),
+        "call" | "ebreak" | "fsrm" | "csrwi" => (&[], &[]),
         other => panic!("{other}"),
     };
     read.iter().for_each(|&i| add(&mut reads, operands[i]));
@@ -302,13 +313,17 @@ fn target(choices: Choices) -> Target {
 /// What Capstone 5 does not know: tests/enforced.rs has a CPU run them.
 const UNKNOWN: &[&str] = &["SspushRa", "SspopchkRa", "SspushT0", "SspopchkT0"];
 
+/// The same: GNU as reads them.
+const VECTOR: &[&str] = &["VmvVI", "VmsetM", "Vsetivli"];
+
 #[test]
 fn capstone_reads_every_row() {
     let capstone = rows::capstone::<Riscv64>();
     let decode = |code: &[u8]| by_capstone(&capstone, code);
     let known: Vec<_> = ROWS.iter().copied().filter(|(name, _)| !UNKNOWN.contains(name)).collect();
-    let faulty: Vec<_> = FAULTY_ROWS.iter().copied().filter(|(name, _)| !UNKNOWN.contains(name)).collect();
-    assert_eq!(known.len() + faulty.len() + UNKNOWN.len(), ROWS.len() + FAULTY_ROWS.len());
+    let read = |name: &&str| !UNKNOWN.contains(name) && !VECTOR.contains(name);
+    let faulty: Vec<_> = FAULTY_ROWS.iter().copied().filter(|(name, _)| read(name)).collect();
+    assert_eq!(known.len() + faulty.len() + UNKNOWN.len() + VECTOR.len(), ROWS.len() + FAULTY_ROWS.len());
     rows::try_rows(&Riscv64, &known, row, &targets(), &decode, &spell);
     rows::try_rows(&Riscv64, &faulty, faulty_row, &targets(), &decode, &spell);
 }
@@ -318,4 +333,27 @@ fn what_a_row_cannot_hold_is_refused() {
     let targets = targets();
     let refused = rows::refuse_rows(ROWS, &targets) + rows::refuse_rows(FAULTY_ROWS, &targets);
     assert!(refused > 200, "{refused}");
+}
+
+/// GNU as makes the same bytes of the text of those rows.
+#[test]
+fn gnu_as_reads_vector_rows() {
+    let of_vectors: Vec<_> = FAULTY_ROWS.iter().copied().filter(|(name, _)| VECTOR.contains(name)).collect();
+    assert_eq!(of_vectors.len(), VECTOR.len());
+    let (target, frame, dir) = (target(Choices::default()), FrameLayout::empty(), env!("CARGO_TARGET_TMPDIR"));
+    let names = Names { frame: &frame, numbers: &[], symbols: &[], function: "f" };
+    let run = |tool: &str, words: &[&str]| {
+        let status = Command::new(format!("riscv64-linux-gnu-{tool}")).args(words).current_dir(dir).status();
+        assert!(status.unwrap().success(), "{tool} {words:?}");
+    };
+    for (name, insn) in of_vectors {
+        let insn = insn(&mut Rng::new(0));
+        let (mut code, mut text) = (CodeBuf::default(), String::new());
+        insn.encode(&target, &mut code).unwrap();
+        insn.text(&names, &mut text).unwrap();
+        std::fs::write(Path::new(dir).join("vector.s"), text + "\n").unwrap();
+        run("as", &["-march=rv64gcv", "vector.s", "-o", "vector.o"]);
+        run("objcopy", &["-O", "binary", "vector.o", "vector.bin"]);
+        assert_eq!(std::fs::read(Path::new(dir).join("vector.bin")).unwrap(), code.bytes, "{name}");
+    }
 }

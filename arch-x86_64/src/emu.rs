@@ -1,6 +1,8 @@
 //! Data of x86-64 for emulators.
 
-use codegen::arch::machine::{Branch, ControlWord, EmuReg, Goes, Machine, Orc, OrcEntry, OrcFp, SystemCall};
+use codegen::arch::machine::{
+    Branch, ControlWord, EmuReg, Goes, Machine, Orc, OrcEntry, OrcFp, SystemCall, WideVectors,
+};
 use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::{Reg, RegSet};
 
@@ -36,7 +38,7 @@ pub const MACHINE: Machine = Machine {
         ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f, status: 0 },
     ],
     vectors: VECTORS,
-    wide: ("ymm, zmm and mask registers", changes_wide),
+    wide: WideVectors { name: "ymm, zmm and mask registers", changes: changes_wide, stores: stores_wide },
     is_vector,
     lent: LENT,
     reserved: RegSet::EMPTY,
@@ -135,6 +137,12 @@ fn is_number(operands: &str) -> bool {
 /// Intel SDM volume 1, 14.8: what has no VEX or EVEX prefix leaves the bits above 128 as they are. XRSTOR loads them.
 fn changes_wide(mnemonic: &str, _: &str) -> bool {
     ["v", "k", "xrstor"].iter().any(|start| mnemonic.starts_with(start))
+}
+
+/// Capstone has the destination first.
+fn stores_wide(mnemonic: &str, operands: &str) -> bool {
+    let to_memory = || operands.split(',').next().is_some_and(|first| first.contains('['));
+    mnemonic.starts_with("xsave") || changes_wide(mnemonic, operands) && to_memory()
 }
 
 /// All of SSE and AVX names a register; the x87 and the instructions that store or load all state have an f or an x.

@@ -9,6 +9,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::insn::{NARROW, at_rsp, general, half, written};
+use crate::regs::R11;
 use crate::reloc;
 
 /// An instruction.
@@ -35,6 +36,11 @@ pub enum Faulty {
     },
     Fninit,
     Std,
+    Vzeroupper,
+    Kxnorw,
+    Incsspq,
+    /// The address behind the jump that follows the instruction that follows.
+    LeaBehindJmp,
 }
 
 // One row, one instruction: kept in columns, so rustfmt stays out.
@@ -57,6 +63,14 @@ codegen::rows! { Faulty, w names out target;
         { dynasm!(out ; .arch x64 ; fninit) }, Effects::action(Action::Control);
     Std => w.write_str("std"),
         { dynasm!(out ; .arch x64 ; std) }, Effects { changes_flags: true, ..Effects::action(Action::Control) };
+    Vzeroupper => w.write_str("vzeroupper"),
+        { dynasm!(out ; .arch x64 ; vzeroupper) }, Effects::action(Action::Control);
+    Kxnorw => w.write_str("kxnorw\t%k1, %k1, %k1"),
+        { dynasm!(out ; .arch x64 ; .bytes [0xc5, 0xf4, 0x46, 0xc9]) }, Effects::action(Action::Control);
+    Incsspq => w.write_str("incsspq\t%rax"),
+        { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x48, 0x0f, 0xae, 0xe8]) }, Effects::action(Action::Control);
+    LeaBehindJmp => w.write_str("lea\t7(%rip), %r11"),
+        { dynasm!(out ; .arch x64 ; .bytes [0x4c, 0x8d, 0x1d, 7, 0, 0, 0]) }, Effects::action(Action::LinkNext { dst: R11 });
     Mov32 { reg } => write!(w, "mov\t%{0}, %{0}", half(reg)),
         { let r = general(reg)?; if r >= 8 { out.bytes.push(0x45); } out.bytes.extend_from_slice(&[0x89, 0xc0 | (r & 7) << 3 | r & 7]) },
         written(reg, Effects::action(Action::LowBits { dst: reg, src: reg, bits: 32 }));

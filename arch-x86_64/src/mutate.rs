@@ -76,12 +76,23 @@ impl Mutable for X86_64 {
                 let lea = Insn::LeaSym { dst: R11, sym };
                 vec![(Operator::PushRet, vec![lea.into(), Insn::Push { reg: R11 }.into(), Insn::Ret.into()])]
             }
+            Insn::Call { sym } | Insn::CallBody { sym } => {
+                let link = Either::Faulty(Faulty::LeaBehindJmp);
+                vec![(Operator::PushCall, vec![link, Insn::Push { reg: R11 }.into(), Insn::JmpBody { sym }.into()])]
+            }
+            Insn::JmpReturn { .. } => vec![(Operator::RetForThunk, vec![Insn::Ret.into()])],
+            Insn::Endbr64 => vec![(Operator::PadShifted, vec![Insn::Nop5.into(), insn.into()])],
             _ => Vec::new(),
         }
     }
 
-    const STRAYS: &[(Operator, Faulty)] =
-        &[(Operator::ControlWord, Faulty::Fninit), (Operator::Direction, Faulty::Std)];
+    const STRAYS: &[(Operator, Either<Insn, Faulty>)] = &[
+        (Operator::ControlWord, Either::Faulty(Faulty::Fninit)),
+        (Operator::Direction, Either::Faulty(Faulty::Std)),
+        (Operator::WideUpper, Either::Faulty(Faulty::Vzeroupper)),
+        (Operator::WideMask, Either::Faulty(Faulty::Kxnorw)),
+        (Operator::ShadowPointer, Either::Faulty(Faulty::Incsspq)),
+    ];
 
     fn signed(insn: Insn) -> Option<Either<Insn, Faulty>> {
         if let Insn::JaeFar { to } = insn { Some(Either::Faulty(Faulty::JgeFar { to })) } else { None }

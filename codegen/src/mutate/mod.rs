@@ -51,7 +51,7 @@ pub trait Mutable: Isa {
         Vec::new()
     }
 
-    /// What stands in the place of a branch, each with its operator: it leads to the same place in another way.
+    /// What stands in the place of a branch or a landing pad, each with its operator: it leads to the same place in another way.
     fn rerouted(_insn: Self::Insn) -> Vec<(Operator, Vec<MutantInsn<Self>>)> {
         Vec::new()
     }
@@ -60,7 +60,7 @@ pub trait Mutable: Isa {
     const JUMPS_BY: &[(Reg, Reg)] = &[];
 
     /// Instructions that change what every trampoline leaves alone.
-    const STRAYS: &[(Operator, Self::Faulty)] = &[];
+    const STRAYS: &[(Operator, MutantInsn<Self>)] = &[];
 
     /// The branch that compares with a sign what this one compares without; `None` if it compares nothing so.
     fn signed(_insn: Self::Insn) -> Option<MutantInsn<Self>> {
@@ -262,7 +262,7 @@ fn listed<I: Mutable>(listing: &Listing<I::Insn>, contract: &Contract, target: &
     all
 }
 
-/// A branch that leads to the same place in another way.
+/// A branch that leads to the same place in another way, or another way to a landing pad.
 fn rerouted<I: Mutable>(c: &At<MutantInsn<I>>) -> Vec<Edit<MutantInsn<I>>> {
     let Either::Sound(insn) = c.insn else { return Vec::new() };
     let edit = |(operator, insns): (Operator, Vec<MutantInsn<I>>)| {
@@ -283,8 +283,8 @@ fn jumps_by<I: Mutable>(code: &[At<MutantInsn<I>>], ways: &Ways<MutantInsn<I>>) 
 /// Instructions that change what is not the trampoline's, behind its first one.
 fn strays<I: Mutable>(code: &[At<MutantInsn<I>>]) -> Vec<Edit<MutantInsn<I>>> {
     let Some(first) = code.first().filter(|first| first.effects.flow == Flow::Next) else { return Vec::new() };
-    let put = |&(operator, insn): &(Operator, I::Faulty)| {
-        Edit::new(operator, Operand::None, Vec::new(), vec![(first.line + 1, Either::Faulty(insn))])
+    let put = |&(operator, insn): &(Operator, MutantInsn<I>)| {
+        Edit::new(operator, Operand::None, Vec::new(), vec![(first.line + 1, insn)])
     };
     I::STRAYS.iter().map(put).collect()
 }

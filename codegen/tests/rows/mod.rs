@@ -34,7 +34,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    fn new(seed: u64) -> Rng {
+    pub fn new(seed: u64) -> Rng {
         Rng { state: seed, illegal: false, was_illegal: false }
     }
 

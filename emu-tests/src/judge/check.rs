@@ -23,13 +23,12 @@ use crate::judge::checks::retire::judge_gap;
 use crate::judge::checks::shadow_mismatch::judge_lost;
 use crate::judge::checks::signals::judge_signals;
 use crate::judge::checks::site::{Layout, code, judge_site, layouts};
-use crate::judge::checks::size::{count, judge_sizes};
+use crate::judge::checks::size::{count, judge_return_style, judge_shadow_pointer, judge_sizes, judge_wide};
 use crate::judge::explain::explain;
 use crate::judge::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
 use crate::judge::rig::{Away, Rig};
 use crate::judge::suite::Suite;
 use crate::judge::tally::Tally;
-use crate::judge::trace;
 use crate::judge::verdict::report;
 use crate::report::{Clause, Report};
 use crate::run::case::{Case, Distance};
@@ -179,6 +178,15 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P28) && rig.away.is_none()) {
         judge_guards(&rig, case, &mut tally)?;
     }
+    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P14)) {
+        judge_shadow_pointer(&rig, case, &mut tally)?;
+    }
+    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P15)) {
+        judge_return_style(&rig, case, &mut tally)?;
+    }
+    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::Wide)) {
+        judge_wide(&rig, case, &mut tally)?;
+    }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
         count(&mut rig, &mut tally)?;
         judge_sizes(&rig, &case, &mut tally)?;
@@ -302,10 +310,6 @@ fn bodies(rig: &Rig) -> Vec<u8> {
 }
 
 fn validate(suites: &[Suite], filter: &Filter, functions: &[Function]) -> Result<()> {
-    if let Some(suite) = suites.iter().find(|s| s.contracts.len() > trace::MOST) {
-        let (what, n) = (&suite.options, suite.contracts.len());
-        return Err(Error::new(format!("{what}: {n} trampolines; valid: at most {}", trace::MOST)));
-    }
     if let Some(wanted) = &filter.function
         && !functions.iter().any(|f| f.name == *wanted)
     {

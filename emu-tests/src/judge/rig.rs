@@ -29,7 +29,7 @@ use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
 use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
-use crate::judge::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
+use crate::judge::trace::{self, Finding, Goal, MOST, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
@@ -169,6 +169,10 @@ impl<'s> Rig<'s> {
 
     fn around(setup: Setup<'s>, linked: &Image, away: Option<Away<'s>>, hooks: bool) -> Result<Rig<'s>> {
         let Setup { suite, fixture, functions, seed } = setup;
+        let (what, trampolines) = (&suite.options, suite.contracts.len());
+        if trampolines > MOST {
+            return Err(Error::new(format!("{what}: {trampolines} trampolines; valid: at most {MOST}")));
+        }
         let (image, called) = loadable(suite, linked)?;
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
@@ -197,7 +201,7 @@ impl<'s> Rig<'s> {
             clock: Some(address(CLOCK)?),
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
-            ..Trace::of(&suite.contracts)?
+            ..Trace::of(&suite.contracts)
         };
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
         map_sparse(&mut *uc, registers.machine.ret)?;

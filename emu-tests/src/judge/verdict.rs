@@ -264,8 +264,10 @@ impl Question<'_> {
     }
 
     fn wide(&self) -> Judged {
-        let lacks = self.suite.backend.machine().wide.0;
+        let lacks = self.suite.backend.machine().wide.name;
+        let lost = self.tally.failed[self.trampoline][self.clause as usize] > 0;
         match (&self.tally.wide[self.trampoline], self.checks) {
+            (Some(at), _) if lost => Judged::fail(format!("{at} may change {lacks}, and nothing stores them before")),
             (_, 0) => Judged::skip(Reason::NotLookedAt),
             (Some(at), _) => {
                 let reason = format!("engine lacks {lacks}, and {at} may change them");

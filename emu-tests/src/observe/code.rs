@@ -94,7 +94,7 @@ impl Code {
             those.map(|l| l.at).collect()
         };
         let by_sp = which(&|_, operands| machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands));
-        let wide = which(&machine.wide.1);
+        let wide = which(&machine.wide.changes);
         let uses_vectors = !which(&machine.is_vector).is_empty();
         let branches = all.iter().filter_map(branch).collect();
         lines.retain(|l| !l.filler && !l.text.starts_with("nop"));

@@ -158,6 +158,9 @@ places! {
     StoppedAtCheck => "engine:check", "the engine stops where a return address is checked";
     Pushed => "engine:pushed", "bytes that stay on the CPU's shadow stack";
     Mispredicted => "return-stack:mispredicted", "returns that do not go behind their call";
+    ShadowMoved => "return-stack:pointer", "instructions that move the pointer of the CPU's shadow stack";
+    ReturnMade => "return:made", "returns made otherwise than the configuration asks for";
+    WideLost => "vectors:wide", "instructions that may change wide vector registers, which nothing stores";
     SpeculationTrap => "speculation-trap", "trap where a return is predicted to go and never goes";
 
     // The run, against the unpatched one.

@@ -110,7 +110,7 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
     let is_given = |flag: &&str| {
         let (name, part) = flag.split_once('=').map_or((*flag, None), |(name, part)| (name, Some(part)));
         let last = given.iter().rev().find(|(other, _)| *other == name);
-        last.is_some_and(|(_, value)| part.is_none_or(|part| value.split('+').any(|other| other == part)))
+        last.is_some_and(|(_, value)| part.is_none_or(|part| parts(value).contains(&part)))
     };
     let deciding: Vec<_> = convention.offered().filter(|(rule, _)| !rule.cflags.is_empty()).collect();
     if deciding.is_empty() {
@@ -125,6 +125,16 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
         Some((option.name, *value))
     };
     Ok(deciding.iter().filter_map(decided).collect())
+}
+
+/// What a flag's value has: a list with `+`, or extensions of an instruction set, `rv64imac_zba` (RISC-V unprivileged manual, "ISA
+/// Extension Naming Conventions").
+fn parts(value: &str) -> Vec<&str> {
+    let mut all: Vec<&str> = value.split(['+', '_']).collect();
+    if let Some(base) = all[0].strip_prefix("rv").map(|base| base.trim_start_matches(|c: char| c.is_ascii_digit())) {
+        all.extend(base.split("").filter(|letter| !letter.is_empty()));
+    }
+    all
 }
 
 fn is_option(convention: &Convention, name: &str) -> bool {

@@ -29,7 +29,7 @@ use codegen::contract::Contract;
 use codegen::contract::demand::{Demand, Moment};
 use codegen::profile::Convention;
 use codegen::words::abi::Reg;
-use codegen::words::error::{Error, Result};
+use codegen::words::error::Result;
 
 pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
@@ -242,18 +242,12 @@ impl Here<'_, '_> {
 
 impl Trace {
     /// For an image with these trampolines.
-    ///
-    /// # Errors
-    /// They are too many.
-    pub fn of(contracts: &[Contract]) -> Result<Trace> {
-        if contracts.len() > MOST {
-            return Err(Error::new(format!("{} trampolines; valid: at most {MOST}", contracts.len())));
-        }
+    pub fn of(contracts: &[Contract]) -> Trace {
         let checks = Checks::of(contracts.len());
         let lets_go = contracts.iter().any(|c| c.vectors_lost != 0 || c.control_lost != 0);
         let demands = vec![OnceCell::new(); contracts.len()];
         let contracts = contracts.iter().cloned().map(Rc::new).collect();
-        Ok(Trace { contracts, demands, checks, lets_go, ..Trace::default() })
+        Trace { contracts, demands, checks, lets_go, ..Trace::default() }
     }
 
     /// Forget the last run, keep what was counted.
