@@ -18,9 +18,16 @@ fn failing(code: &str) -> (Vec<String>, String) {
 
 #[test]
 fn it_leaves_everything_as_it_was() {
-    for (code, clauses) in
-        [("ret", &[][..]), ("ret $8", &["P7"]), ("xor %eax, %eax\n ret", &["P1"]), ("inc %rbx\n ret", &["P5"])]
-    {
+    for (code, clauses) in [
+        ("ret", &[][..]),
+        ("ret $8", &["P7"]),
+        ("xor %eax, %eax\n ret", &["P1"]),
+        ("inc %rbx\n ret", &["P5"]),
+        (".cfi_startproc\n ret\n .cfi_endproc", &[]),
+        (".cfi_startproc\n .cfi_adjust_cfa_offset 8\n ret\n .cfi_endproc", &["P12"]),
+        (".cfi_startproc\n .cfi_offset %rip, -16\n ret\n .cfi_endproc", &["P12"]),
+        (".cfi_startproc\n .cfi_return_column %xmm0\n .cfi_offset %xmm0, -8\n ret\n .cfi_endproc", &["P12"]),
+    ] {
         let (found, report) = failing(code);
         assert_eq!(found, clauses, "{code}: {report}");
     }

@@ -181,3 +181,17 @@ fn a_failure_names_the_instruction_that_did_it() {
     assert_eq!(failure["place"], "the jump or call before this place goes where no code is");
     assert!(failure["last_writer"].as_str().unwrap().contains("jmp     r10"), "{failure}");
 }
+
+/// Addresses with one bit stand for what sites lead to. Who goes there without having been led there, stops.
+#[test]
+fn what_stands_for_another_trampoline_is_no_way_out() {
+    for bit in 41..45 {
+        let leaves = format!("    leave\n    movabs ${:#x}, %r11\n    jmp *%r11\n", 1_u64 << bit);
+        let case = Case::new(&TRAMPOLINE.replace("    leave\n    ret\n", &leaves), CONTRACT);
+        let failing: Vec<Value> = rows(&case).into_iter().filter(|row| row["verdict"] == "fail").collect();
+        let clauses: Vec<&str> = failing.iter().filter_map(|row| row["clause"].as_str()).collect();
+        assert_eq!(clauses, ["P9"], "{bit}: {failing:?}");
+        let stopped = |failure: &Value| failure["place_id"] == "stopped";
+        assert!(failing[0]["failures"].as_array().unwrap().iter().any(stopped), "{bit}: {failing:?}");
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::engine::emulator::Emulator;
+
 /// Whether a function's name was asked for.
 pub type Only = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -17,4 +19,6 @@ pub struct Asked {
     pub runs: u64,
     /// This run alone.
     pub seed: Option<u64>,
+    /// What runs the code.
+    pub engine: Emulator,
 }

@@ -28,6 +28,8 @@ pub enum Kind {
     C9,
     /// The caller's frame is overwritten.
     C10,
+    /// A protection of branches or returns stops it.
+    C11,
 }
 
 /// How bad it is.
@@ -81,8 +83,19 @@ pub struct Claim {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 10] =
-        [Kind::C1, Kind::C2, Kind::C3, Kind::C4, Kind::C5, Kind::C6, Kind::C7, Kind::C8, Kind::C9, Kind::C10];
+    pub const ALL: [Kind; 11] = [
+        Kind::C1,
+        Kind::C2,
+        Kind::C3,
+        Kind::C4,
+        Kind::C5,
+        Kind::C6,
+        Kind::C7,
+        Kind::C8,
+        Kind::C9,
+        Kind::C10,
+        Kind::C11,
+    ];
 
     /// What it is, in a few words.
     pub fn about(self) -> &'static str {
@@ -97,6 +110,7 @@ impl Kind {
             Kind::C8 => "an object's mark of protection is missing or false",
             Kind::C9 => "a control word or flag is changed",
             Kind::C10 => "the function writes into its caller's frame",
+            Kind::C11 => "a protection of branches or returns stops the function",
         }
     }
 
@@ -112,6 +126,7 @@ impl Kind {
             Kind::C8 => "the protection of the whole program that it is linked into",
             Kind::C9 => "every caller",
             Kind::C10 => "every caller that has a variable there",
+            Kind::C11 => "every program that runs with that protection",
         }
     }
 
@@ -131,6 +146,9 @@ impl Kind {
             }
             Kind::C9 => "save it and restore it, or clear the flag before the return",
             Kind::C10 => "make room for it in the function's own frame",
+            Kind::C11 => {
+                "return to where the call came from, put a landing pad where an indirect branch goes, or move the shadow stack too"
+            }
         }
     }
 }
@@ -191,6 +209,7 @@ impl fmt::Display for Claim {
             }
             Kind::C8 => write!(f, "Its {place} has {got}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
+            Kind::C11 => write!(f, "{got}: the CPU stops it. {want}"),
             Kind::C10 => {
                 write!(
                     f,

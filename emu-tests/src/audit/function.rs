@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use codegen::arch::bare::Guard;
+use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -81,6 +83,8 @@ struct Judge<'a> {
     claims: BTreeMap<(Kind, String), Claim>,
     /// Calls of functions that are not in the image: where, and of which.
     outward: BTreeMap<u64, String>,
+    /// Does the object's note say that it goes with a protection?
+    promised: &'a dyn Fn(Promise) -> bool,
 }
 
 /// Judge a function.
@@ -98,7 +102,7 @@ pub(super) fn judged(
     let stubs = image.sections.iter().find(|s| s.name == STUBS).map_or(0..0, |s| s.address..s.address + s.size);
     let names = image.symbols.iter().filter(|s| stubs.contains(&s.address));
     let elsewhere = Arc::new(names.map(|s| (s.address, s.name.clone())).collect());
-    let subject = Subject { backend, image, registers, start, size, elsewhere, stubs };
+    let subject = Subject { backend, image, registers, start, size, elsewhere, stubs, engine: asked.engine };
     let lines: BTreeMap<u64, Decoded> =
         decode_function(backend.machine(), image, (start, size))?.into_iter().map(|line| (line.at, line)).collect();
     let table = Arc::new(Table::read(image, registers, None, lines.keys().copied())?);
@@ -117,7 +121,10 @@ pub(super) fn judged(
         judged.not_judged = Some(why.to_owned());
         return Ok(judged);
     }
-    let mut judge = Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new() };
+    let promised =
+        |promise| backend.facts().marks.as_ref().is_some_and(|marks| marks.bits(promise) & function.marks != 0);
+    let mut judge =
+        Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new(), promised: &promised };
     let (ends, to_look) = judge.runs(asked, &mut judged)?;
     let next = judge.lines.values().map(|line| (line.at, line.at + u64::from(line.size))).collect();
     let calls = judge.lines.values().filter(|line| is_call(line)).map(|line| line.at).collect();
@@ -133,7 +140,7 @@ pub(super) fn judged(
         return Ok(judged);
     }
     judge.looked(&mut slow);
-    if function.guarded {
+    if promised(Promise::Paired) {
         judge.guarded(&mut slow);
     }
     judge.without_purpose(&judged.symbol, function.wants_rows);
@@ -141,7 +148,7 @@ pub(super) fn judged(
         let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
         judged.not_judged = Some(most.map_or_else(|| "no run was asked for".to_owned(), |(why, _)| why));
         // Where it calls, and what the table says of that, was seen all the same.
-        judge.claims.retain(|(kind, _), _| matches!(kind, Kind::C2 | Kind::C4 | Kind::C6));
+        judge.claims.retain(|(kind, _), _| matches!(kind, Kind::C2 | Kind::C4 | Kind::C6 | Kind::C11));
     }
     judge.without_followers();
     judge.explain(&mut slow)?;
@@ -163,6 +170,18 @@ fn no_function_of_c(symbol: &str, millicode: &[&str]) -> Option<&'static str> {
 
 fn is_call(line: &Decoded) -> bool {
     line.branch.is_some_and(|branch| branch.pushes)
+}
+
+/// What a protection is called, the promise of it, and what it stops.
+fn of_guard(guard: Guard) -> (&'static str, Promise, &'static str) {
+    match guard {
+        Guard::LandingPad => {
+            ("landing pad", Promise::Pads, "An indirect branch comes here, and no landing pad is here")
+        }
+        Guard::ShadowStack => ("shadow stack", Promise::Paired, "It returns to elsewhere than behind its call"),
+        Guard::Checked => ("checked return", Promise::Guarded, "The return address is not the one that was pushed"),
+        Guard::Signed => ("signature", Promise::Signed, "The return address is not as it was signed"),
+    }
 }
 
 /// The numbers of the runs.
@@ -198,6 +217,7 @@ impl Judge<'_> {
             judged.runs += 1;
             let lost = self.returned(&ran, number);
             self.called(&ran, number);
+            self.stopped(&ran, number);
             let why = match &ran.end {
                 End::Returned => None,
                 End::Ended => Some("it ends in a function that does not return".to_owned()),
@@ -309,6 +329,25 @@ impl Judge<'_> {
             let values = (align.to_string(), call.off.to_string());
             let claim = Claim::of(Kind::C2, tier, &call.to, values, number);
             let claim = self.at(self.call_before(call.back), Claim { callee: call.to.clone(), ..claim });
+            self.claim(claim);
+        }
+    }
+
+    /// What an engine that enforces stops.
+    fn stopped(&mut self, ran: &Ran, number: u64) {
+        // One that goes astray is stopped for it.
+        if matches!(ran.end, End::Stopped(_)) {
+            return;
+        }
+        let own = self.subject.start..self.subject.start + self.subject.size;
+        for (guard, at) in ran.stops.iter().filter(|(_, at)| own.contains(at)) {
+            let (place, promise, what) = of_guard(*guard);
+            let (tier, said) = match (self.promised)(promise) {
+                true => (Tier::Error, "The object's note says that this protection lets it pass"),
+                false => (Tier::Note, "The object's note does not say that this protection lets it pass"),
+            };
+            let claim = Claim::of(Kind::C11, tier, place, (said.to_owned(), what.to_owned()), number);
+            let claim = self.at(*at, claim);
             self.claim(claim);
         }
     }

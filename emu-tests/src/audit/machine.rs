@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use codegen::arch::bare::Guard;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -13,15 +14,22 @@ use rustc_hash::FxHashMap;
 use super::look::Look;
 use super::state::{LOWEST, State, is_given, is_stack};
 use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
+use crate::engine::emulator::Emulator;
 use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds, Saved, Trap, Why};
 use crate::engine::lent::{self, Lends};
-use crate::engine::load::load;
+use crate::engine::load::{load_on, memory};
 use crate::engine::registers::{Registers, Snapshot, VECTOR};
 
 /// Straight pieces of code after which it is called a loop.
 const BLOCKS: u32 = 6_000;
 /// Calls after which it is called one too.
 const CALLS: usize = 64;
+/// Instructions in a piece of code, of engines that do not say where one begins.
+const LENGTH: u32 = 8;
+/// Where a return instruction is, by which stand-ins return where a shadow stack has their calls.
+const RETURN: u64 = EXIT + 0x40;
+/// Stops that are kept of a run.
+const STOPS: usize = 64;
 /// Bytes of memory that a function is given at once, and how often: the engine takes its time for each.
 const CHUNK: u64 = 4 * PAGE;
 const CHUNKS: usize = 128;
@@ -62,6 +70,7 @@ pub(super) struct Subject<'a> {
     /// What stands for functions and variables that are defined elsewhere, by address.
     pub elsewhere: Arc<FxHashMap<u64, String>>,
     pub stubs: Range<u64>,
+    pub engine: Emulator,
 }
 
 /// How those that it calls treat the registers that are theirs.
@@ -109,6 +118,8 @@ pub(super) struct Ran {
     pub calls: Vec<Called>,
     /// It came to instructions where no run of this machine had been.
     pub is_new: bool,
+    /// What would have stopped it, and where.
+    pub stops: Vec<(Guard, u64)>,
 }
 
 /// What the hooks know.
@@ -125,6 +136,9 @@ pub(super) struct Watch {
     chunks: Vec<u64>,
     left: Option<u64>,
     stopped: Option<String>,
+    stops: Vec<(Guard, u64)>,
+    /// Pieces of code are instructions.
+    by_instruction: bool,
     clocks: Cell<u64>,
     look: Option<Box<Look>>,
 }
@@ -158,11 +172,21 @@ impl<'a> Machine<'a> {
             chunks: Vec::new(),
             left: None,
             stopped: None,
+            stops: Vec::new(),
+            by_instruction: false,
             clocks: Cell::new(0),
             look: look.map(Box::new),
         };
-        let mut uc = load(subject.backend, std::iter::once(image), watch)?;
-        uc.on_blocks(Box::new(|uc, pc, size| entered(uc, pc, size)))?;
+        let memory = memory(subject.backend, std::iter::once(image), subject.engine)?;
+        let mut uc = load_on(subject.backend, std::iter::once(image), &memory, watch)?;
+        if uc.on_blocks(Box::new(|uc, pc, size| entered(uc, pc, size))).is_err() {
+            uc.data_mut().by_instruction = true;
+            uc.on_instructions(EVERYWHERE, Box::new(|uc, pc, size| entered(uc, pc, size)))?;
+        }
+        if !uc.enforces().is_empty() {
+            uc.on_guard(Box::new(|uc, guard, pc| guarded(uc, guard, pc)))?;
+            uc.store(RETURN, subject.registers.machine.ret);
+        }
         uc.on_missing_data(Box::new(|uc, at| appear(uc, at)))?;
         uc.on_missing_code(Box::new(|uc, at| {
             uc.data_mut().left = Some(at);
@@ -221,8 +245,10 @@ impl<'a> Machine<'a> {
             look.begin(before.gpr, number);
         }
         let (mut calls, mut pc) = (Vec::new(), self.subject.start);
+        let enforces = !self.uc.enforces().is_empty();
         let end = loop {
-            let ran = self.uc.run(pc, EXIT);
+            // What is on the shadow stack stays there until the function returns.
+            let ran = if calls.is_empty() { self.uc.run(pc, EXIT) } else { self.uc.go_on(pc, EXIT) };
             let left = self.uc.data_mut().left.take();
             let not_code = matches!(&ran, Err(trap) if trap.why == Why::NotCode && is_given(self.uc.pc()));
             let to = left.or(not_code.then(|| self.uc.pc()));
@@ -242,6 +268,9 @@ impl<'a> Machine<'a> {
                         if pc == EXIT || last {
                             break if last { End::Ended } else { End::Returned };
                         }
+                        if enforces {
+                            pc = RETURN;
+                        }
                         if calls.len() == CALLS {
                             break End::Stopped("it calls without end".to_owned());
                         }
@@ -258,7 +287,8 @@ impl<'a> Machine<'a> {
         let is_left = calls.last().is_some_and(|called| called.back == EXIT);
         self.look().into_iter().for_each(|look| look.end(is_left));
         let unclear = registers.unclear_flags(&*self.uc);
-        Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new })
+        let stops = std::mem::take(&mut self.uc.data_mut().stops);
+        Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new, stops })
     }
 
     /// A function of C: what may change has changed, and it returns.
@@ -311,7 +341,9 @@ impl<'a> Machine<'a> {
         for at in (sp - SCRIBBLED..sp).step_by(8).filter(|_| callee == Callee::Hostile) {
             put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
         }
-        r.set(uc, abi.sp, sp + abi.return_bytes());
+        if uc.enforces().is_empty() {
+            r.set(uc, abi.sp, sp + abi.return_bytes());
+        }
         let now = r.general(uc).gpr;
         if let Some(look) = &mut uc.data_mut().look {
             look.returned(now);
@@ -355,6 +387,7 @@ impl<'a> Machine<'a> {
         let watch = uc.data_mut();
         (watch.blocks, watch.system_calls, watch.is_new, watch.state) = (0, 0, false, state);
         (watch.left, watch.stopped) = (None, None);
+        watch.stops.clear();
         Ok(())
     }
 
@@ -422,10 +455,19 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     if watch.stubs.contains(&pc) {
         watch.left = Some(pc);
         uc.stop();
-    } else if watch.blocks > BLOCKS {
+    } else if watch.blocks > BLOCKS * if watch.by_instruction { LENGTH } else { 1 } {
         watch.stopped = Some(format!("it does not end within {BLOCKS} pieces of code"));
         uc.stop();
     }
+}
+
+/// A protection stops the CPU: it is noted, and the run goes on as without.
+fn guarded(uc: &mut Cpu<'_, Watch>, guard: Guard, pc: u64) -> bool {
+    let stops = &mut uc.data_mut().stops;
+    if stops.len() < STOPS && !stops.contains(&(guard, pc)) {
+        stops.push((guard, pc));
+    }
+    true
 }
 
 /// The kernel is called, and has a result.

@@ -42,8 +42,8 @@ pub(super) struct Function {
     pub boundary: Boundary,
     /// The unwind table is to have rows for its calls: the compiler's objects have tables, or, without such, some object has one.
     pub wants_rows: bool,
-    /// The object's note says that it goes with a shadow stack, which checks each return.
-    pub guarded: bool,
+    /// The marks of protection in the object's note.
+    pub marks: u32,
 }
 
 /// What an object says of its protection.
@@ -133,13 +133,13 @@ impl Members {
                 if has(Promise::Pads) && is_taken && is_function && !has_pad(backend, &image, symbol.address) {
                     members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
                 }
-                let guarded = has(Promise::Paired);
                 match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
                     Ok(boundary) => {
                         let member = inputs[*member].name.to_owned();
-                        members
-                            .functions
-                            .push((number, Function { member, symbol: symbol.clone(), boundary, wants_rows, guarded }));
+                        members.functions.push((
+                            number,
+                            Function { member, symbol: symbol.clone(), boundary, wants_rows, marks: bits },
+                        ));
                     }
                     Err(true) => members.address_taken += 1,
                     Err(false) => members.private += 1,

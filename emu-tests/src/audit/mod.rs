@@ -31,6 +31,8 @@ pub use self::members::{Boundary, Marked};
 pub struct Audited {
     /// The architecture.
     pub arch: &'static str,
+    /// What ran the code, with its version.
+    pub engine: String,
     /// Objects with code.
     pub objects: usize,
     /// Those that a person wrote, by the signs of it.
@@ -63,6 +65,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
     let functions = members.functions.par_iter().map(judge).collect::<Result<Vec<Judged>>>()?;
     Ok(Audited {
         arch: backend.facts().name,
+        engine: asked.engine.version(backend)?,
         objects: members.objects,
         by_hand: members.by_hand,
         of_others: members.of_others,

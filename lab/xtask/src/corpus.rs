@@ -23,13 +23,23 @@ const NO_SIGN: &str = "it has nothing that compilers add";
 
 /// The list.
 #[derive(Deserialize)]
-struct Corpus {
+pub struct Corpus {
     packages: BTreeSet<String>,
     /// The suite of each of Debian's architectures.
-    suites: BTreeMap<String, String>,
+    pub suites: BTreeMap<String, String>,
+    /// Packages whose functions change stacks or return addresses.
+    pub enforced: Vec<Changer>,
     /// Findings that somebody has read the code of.
     #[serde(default)]
     read: Vec<Read>,
+}
+
+/// A package, and functions of it that change stacks or return addresses.
+#[derive(Deserialize)]
+pub struct Changer {
+    pub package: String,
+    /// Patterns of their names.
+    pub functions: Vec<String>,
 }
 
 /// What came of reading the code.
@@ -57,8 +67,7 @@ struct Row {
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let list = root().join("lab/xtask/audit-corpus.toml");
-    let corpus: Corpus = toml::from_str(&read(&list)?).map_err(|e| Failure::at(&list, e, "mend it"))?;
+    let corpus = Corpus::read()?;
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     for (arch, suite) in corpus.suites.iter().filter(|(arch, _)| args.is_empty() || args.contains(arch)) {
         for (package, file) in fetched(&corpus.packages, arch, suite)? {
@@ -78,7 +87,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 }
 
 /// The packages' files, of those packages that there are.
-fn fetched(wanted: &BTreeSet<String>, arch: &str, suite: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
+pub fn fetched(wanted: &BTreeSet<String>, arch: &str, suite: &str) -> Result<Vec<(String, PathBuf)>, Failure> {
     let dir = cache()?.join("audit").join(format!("{suite}-{arch}"));
     let missing =
         |name: &&String| !dir.join(format!("{name}.deb")).exists() && !dir.join(format!("{name}.none")).exists();
@@ -132,6 +141,17 @@ fn together(finding: &str) -> String {
     match (finding.split_once(':'), finding.rsplit_once(' ')) {
         (Some((archive, _)), Some((_, place @ ".note.gnu.property"))) => format!("{archive} {place}"),
         _ => finding.to_owned(),
+    }
+}
+
+impl Corpus {
+    /// Read it.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn read() -> Result<Corpus, Failure> {
+        let list = root().join("lab/xtask/audit-corpus.toml");
+        toml::from_str(&read(&list)?).map_err(|e| Failure::at(&list, e, "mend it"))
     }
 }
 

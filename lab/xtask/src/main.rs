@@ -15,6 +15,7 @@ mod corpus;
 mod damage;
 mod debian;
 mod document;
+mod enforced;
 mod engines;
 mod failure;
 mod fixtures;
@@ -44,6 +45,11 @@ const VERBS: &[Verb] = &[
         name: "audit-corpus",
         usage: "[ARCH ...]  audit Debian's packages that have assembly, and write results/audit.md",
         run: corpus::run,
+    },
+    Verb {
+        name: "audit-enforced",
+        usage: "[ARCH ...]  run functions of Debian's packages that change stacks or return addresses where that is enforced, and write results/enforced.md",
+        run: enforced::run,
     },
     Verb {
         name: "bless",

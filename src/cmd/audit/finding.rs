@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use emu_tests::{Audited, Claim};
+use emu_tests::{Audited, Claim, ClaimKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::printed::printable;
@@ -76,7 +76,8 @@ impl<'a> Finding<'a> {
     /// The command that shows it again.
     pub fn again(&self) -> Option<String> {
         let (function, seed) = (printable(self.function?), self.claim.seed?);
-        Some(format!("tramptool audit {} --function {function} --seed {seed}", printable(self.given)))
+        let how = if self.claim.kind == ClaimKind::C11 { " --enforce" } else { "" };
+        Some(format!("tramptool audit {} --function {function} --seed {seed}{how}", printable(self.given)))
     }
 
     /// The object, and the archive that it is in.

@@ -95,7 +95,7 @@ fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     let judged = functions.iter().filter(|f| f.not_judged.is_none());
     let (bytes, executed) = judged.clone().fold((0, 0), |(a, b), f| (a + f.bytes, b + f.executed as u64));
     let share = executed * 100 / bytes.max(1);
-    let _ = writeln!(out, "{} ({})", printable(name), audited.arch);
+    let _ = writeln!(out, "{} ({}, by {})", printable(name), audited.arch, audited.engine);
     let by_hand: usize = audited.by_hand.values().sum();
     let _ = writeln!(out, "{by_hand:>6} of {} objects are written by hand", audited.objects);
     if audited.of_others > 0 {

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wildmatch::WildMatch;
 
+use super::shared::engine::EngineArgs;
 use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
 use super::shared::files::{Files, Origin, Unit};
 use super::shared::input;
@@ -67,11 +68,13 @@ pub struct AuditArgs {
     output: Option<PathBuf>,
     #[command(flatten)]
     sandbox: SandboxArg,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 const EXAMPLES: &str = "\
 Finds the objects that no compiler made, and runs those of their functions that C calls, or that headers declare. Each is run from \
-many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C10, and what is not looked at.
+many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C11, and what is not looked at.
 
 Exit code: 0 nothing is claimed but notes and what the baseline accepts, 1 something is, or what the baseline accepts is gone, \
 2 trouble, or there was nothing that could be judged.
@@ -122,10 +125,10 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     let mut accepted = args.baseline.as_deref().map(Baseline::of_file).transpose()?.unwrap_or_default();
     args.baseline.iter().for_each(|path| input::note(path));
     let mut files = Files::of(&args.files)?;
-    let asked = asked(args, std::mem::take(&mut files.declared));
+    let asked = asked(args, std::mem::take(&mut files.declared))?;
     let (foreign, inputs) = (std::mem::take(&mut files.foreign), std::mem::take(&mut files.origins));
     let here = std::env::current_dir().unwrap_or_default();
-    let _threads = args.sandbox.enter(args.output.as_deref())?;
+    let _threads = args.sandbox.enter_with(&[asked.engine], args.output.as_deref())?;
     let done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
     let mut findings: Vec<Finding> = done.iter().flat_map(Done::findings).collect();
     findings.iter_mut().for_each(|finding| finding.accepted = accepted.accepts(&finding.finding));
@@ -158,11 +161,12 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     Ok(code)
 }
 
-fn asked(args: &AuditArgs, declared: HashSet<String>) -> Asked {
+fn asked(args: &AuditArgs, declared: HashSet<String>) -> Result<Asked> {
     let patterns: Vec<WildMatch> = args.function.iter().map(|pattern| WildMatch::new(pattern)).collect();
     let only: Only = Box::new(move |name| patterns.iter().any(|p| p.matches(name)));
     let only = (!args.function.is_empty()).then_some(only);
-    Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed }
+    let engine = args.engine.one()?;
+    Ok(Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed, engine })
 }
 
 fn judged(unit: Unit, asked: &Asked, here: &Path) -> Result<Done> {

@@ -11,7 +11,8 @@ pub struct EngineArgs {
     /// docs/enforcing.md); with a comma between two of them, `check` takes both, and what they disagree on fails
     #[arg(long, value_name = "unicorn|qemu|bochs", value_delimiter = ',', default_value = "unicorn")]
     engine: Vec<Emulator>,
-    /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU or Bochs, and check that they do (P26)
+    /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU or Bochs, and judge what they stop (P26
+    /// of `check`, C11 of `audit`)
     #[arg(long, conflicts_with = "engine")]
     enforce: bool,
 }

@@ -496,10 +496,7 @@ fn go_through(uc: &mut Uc, pc: u64) {
             t.state.came_by = Some(pc);
             uc.go(goal.at);
         }
-        None => {
-            t.stopped(pc, Place::Stopped);
-            uc.stop();
-        }
+        None => uc.stop(),
     }
 }
 
@@ -510,9 +507,6 @@ fn stand_in(uc: &mut Uc, pc: u64, does: fn(&mut Trace, &mut Here) -> Option<u64>
     if let (Some(registers), Some(site)) = (t.registers, t.convention.map(|c| &c.site)) {
         let memory = t.memory.clone();
         goes_on = does(&mut t, &mut Here { uc, registers, site, pc, came_by: pc, memory });
-    }
-    if goes_on.is_none() {
-        t.stopped(pc, Place::Stopped);
     }
     *uc.data_mut() = Some(t);
     match goes_on {
