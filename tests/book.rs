@@ -22,7 +22,7 @@ const WIDTH: usize = 80;
 const INDENTED: &[(&str, &str)] =
     &[("adding-a-backend.md", "lists of files"), ("findings.md", "lines of the kernel's source")];
 /// The note behind commands that this test does not run. Tests that have the kernel's objects run them.
-const ELSEWHERE: [&str; 2] = ["# needs the kernel's objects", "# needs a kernel"];
+const ELSEWHERE: [&str; 3] = ["# needs the kernel's objects", "# needs a kernel", "# needs QEMU or Bochs"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

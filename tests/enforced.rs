@@ -251,3 +251,80 @@ fn by_another_engine_that_enforces_faults_of_pads_and_returns_are_stopped() {
         assert_eq!(results.iter().filter(stopped).count(), 6, "{words:?}: {results:#?}");
     }
 }
+
+/// Functions that C may call: one returns to where no call came from, one branches to where no landing pad is, and two do neither.
+const AUDITED: [(&str, &str); 2] = [
+    (
+        "x86_64-linux-gnu-",
+        "
+        lea 1f(%rip), %rax
+        push %rax
+        ret
+    1:  xor %eax, %eax
+        ret
+    by_table:
+        lea 2f(%rip), %rax
+        jmp *%rax
+    2:  mov $1, %eax
+        ret
+    plain:
+        lea (%rdi, %rsi), %rax
+        ret
+    calls:
+        push %rbx
+        mov %rdi, %rbx
+        call outside
+        add %rbx, %rax
+        pop %rbx
+        ret",
+    ),
+    (
+        "aarch64-linux-gnu-",
+        "
+        mov x9, x30
+        adr x30, 1f
+        ret
+    1:  mov x30, x9
+        ret
+    by_table:
+        adr x9, 2f
+        br x9
+    2:  mov x0, #1
+        ret
+    plain:
+        add x0, x0, x1
+        ret
+    calls:
+        stp x29, x30, [sp, #-16]!
+        bl outside
+        ldp x29, x30, [sp], #16
+        ret",
+    ),
+];
+
+#[test]
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn by_another_engine_that_enforces_an_audit_tells_what_is_stopped() {
+    for (prefix, code) in AUDITED {
+        let b = Bench::new();
+        let names = ["elsewhere", "by_table", "plain", "calls"];
+        let typed: String = names.iter().map(|n| format!(".globl {n}\n.type {n}, @function\n")).collect();
+        let mut text = format!("{typed}elsewhere:{code}\n");
+        for (name, next) in names.iter().zip(names.iter().skip(1)) {
+            text = text.replace(&format!("    {next}:"), &format!(".size {name}, . - {name}\n{next}:"));
+        }
+        std::fs::write(b.path("t.s"), text + "\n.size calls, . - calls\n").unwrap();
+        b.tool(&format!("{prefix}as"), &["t.s", "-o", "t.o"]);
+        let path = b.path("t.o").display().to_string();
+        let found = report(&["audit", &path, "--enforce"]);
+        let stopped = found["findings"].as_array().unwrap().iter().filter(|f| f["kind"] == "C11");
+        let stops: Vec<_> = stopped.map(|f| ["function", "place", "tier"].map(|of| f[of].as_str().unwrap())).collect();
+        assert_eq!(stops, [["by_table", "landing pad", "note"], ["elsewhere", "shadow stack", "note"]], "{prefix}");
+        let functions = found["units"][0]["functions"].as_array().unwrap();
+        assert!(functions.iter().all(|f| f["not_judged"].is_null() && f["returned"].as_u64() > Some(3)), "{found}");
+        assert!(found["units"][0]["engine"].as_str().unwrap().ends_with("which enforces"));
+        // Where nothing stops them, nothing is claimed.
+        let free = report(&["audit", &path]);
+        assert!(free["findings"].as_array().unwrap().iter().all(|f| f["kind"] != "C11"));
+    }
+}

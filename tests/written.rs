@@ -460,6 +460,15 @@ fn a_trampoline_in_place_of_a_function_is_judged_as_that_function() {
     }
 }
 
+/// Besides the register with all of a program's result, C's has what C reads of it.
+#[test]
+fn a_trampoline_in_place_of_a_function_may_hand_on_the_result_of_c() {
+    let (arch, tools) = arches().into_iter().find(|(arch, _)| *arch == "riscv64").unwrap();
+    let image = Image::struct_ops(arch, tools, &[("sd      a5, 40(sp)", "sd      a0, 40(sp)")]);
+    image.function_contract("");
+    assert_eq!(image.failures(0), Vec::<String>::new());
+}
+
 #[test]
 fn what_a_trampoline_in_place_of_a_function_cannot_have_is_refused() {
     let (arch, tools) = arches()[0];

@@ -169,6 +169,19 @@ const FAULTS: &[Fault] = &[
         )],
         "P8 sp of the function against its caller's",
     ),
+    // The flags, and what lies below SP, may be changed by it.
+    fault(
+        REFILLED,
+        "# no room for the record of the entry",
+        &[("call\trefill", "cmp %rsp, %rsp\ncall refill\nje 9f\nud2\n9:")],
+        "P9 emulator",
+    ),
+    fault(
+        REFILLED,
+        "# no room for the record of the entry",
+        &[("call\trefill", "movq $7, -64(%rsp)\ncall refill\ncmpq $7, -64(%rsp)\nje 9f\nud2\n9:")],
+        "P9 emulator",
+    ),
     // The frame record that an unwinder finds has another return address.
     fault(
         REFILLED,

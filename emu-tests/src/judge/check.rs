@@ -19,11 +19,12 @@ use crate::judge::checks::exceptions::judge_thrown;
 use crate::judge::checks::guard::judge_guards;
 use crate::judge::checks::marks::judge_marks;
 use crate::judge::checks::reach::{edge, judge_edges};
+use crate::judge::checks::reading::judge_by_reading;
 use crate::judge::checks::retire::judge_gap;
 use crate::judge::checks::shadow_mismatch::judge_lost;
 use crate::judge::checks::signals::judge_signals;
 use crate::judge::checks::site::{Layout, code, judge_site, layouts};
-use crate::judge::checks::size::{count, judge_return_style, judge_shadow_pointer, judge_sizes, judge_wide};
+use crate::judge::checks::size::{count, judge_sizes};
 use crate::judge::explain::explain;
 use crate::judge::fixture::{FIXTURES, Fixture, Function, Setup, fixtures, functions};
 use crate::judge::rig::{Away, Rig};
@@ -178,14 +179,8 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P28) && rig.away.is_none()) {
         judge_guards(&rig, case, &mut tally)?;
     }
-    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P14)) {
-        judge_shadow_pointer(&rig, case, &mut tally)?;
-    }
-    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P15)) {
-        judge_return_style(&rig, case, &mut tally)?;
-    }
-    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::Wide)) {
-        judge_wide(&rig, case, &mut tally)?;
+    if let Some(case) = &example {
+        judge_by_reading(&rig, case, filter, &mut tally)?;
     }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
         count(&mut rig, &mut tally)?;

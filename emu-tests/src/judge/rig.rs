@@ -140,6 +140,15 @@ pub(crate) struct Away<'s> {
     pub(crate) beside: &'s Tally,
 }
 
+/// Sets of trampolines are words with a bit for each.
+fn bounded(suite: &Suite) -> Result<()> {
+    let (what, trampolines) = (&suite.options, suite.contracts.len());
+    if trampolines > MOST {
+        return Err(Error::new(format!("{what}: {trampolines} trampolines; valid: at most {MOST}")));
+    }
+    Ok(())
+}
+
 impl<'s> Rig<'s> {
     /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
     pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
@@ -169,11 +178,7 @@ impl<'s> Rig<'s> {
 
     fn around(setup: Setup<'s>, linked: &Image, away: Option<Away<'s>>, hooks: bool) -> Result<Rig<'s>> {
         let Setup { suite, fixture, functions, seed } = setup;
-        let (what, trampolines) = (&suite.options, suite.contracts.len());
-        if trampolines > MOST {
-            return Err(Error::new(format!("{what}: {trampolines} trampolines; valid: at most {MOST}")));
-        }
-        let (image, called) = loadable(suite, linked)?;
+        let (image, called) = bounded(suite).and_then(|()| loadable(suite, linked))?;
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))

@@ -6,6 +6,7 @@ pub mod exceptions;
 pub mod guard;
 pub mod marks;
 pub mod reach;
+pub mod reading;
 pub mod retire;
 pub mod shadow_mismatch;
 pub mod signals;

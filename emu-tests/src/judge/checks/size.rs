@@ -1,11 +1,7 @@
-//! P19, which instructions were executed, and what is judged by reading them: P2-wide, P14 where the CPU's shadow stack is moved, and
-//! P15 of how returns are made.
+//! P19, and which instructions were executed.
 
 use std::sync::Arc;
 
-use codegen::arch::harden::ReturnStyle;
-use codegen::arch::machine::Goes;
-use codegen::arch::moves::Move;
 use codegen::words::error::Result;
 use link::mark;
 
@@ -77,65 +73,6 @@ pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Res
         for (place, expected, found) in checks {
             let at = At { clause: Clause::P19, trampoline, pc: start };
             tally.judged(case, Finding::new(at, place, expected, found));
-        }
-    }
-    Ok(())
-}
-
-/// Its mnemonic and operands.
-fn split(insn: &Decoded) -> (&str, &str) {
-    let (mnemonic, operands) = insn.text.split_once(' ').unwrap_or((&insn.text, ""));
-    (mnemonic, operands.trim_start())
-}
-
-/// P2-wide: what may change vector state that no engine here has. Where handlers leave vectors alone, nothing else may lose it
-/// than what stores it first.
-pub(crate) fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
-    let wide = &rig.registers.machine.wide;
-    for trampoline in 0..rig.ranges.len() {
-        let own = rig.decode(trampoline)?.into_iter().filter(|d| !d.filler);
-        let decoded: Vec<Decoded> = own.chain(rig.tails[trampoline].iter().cloned()).collect();
-        let is = |of: fn(&str, &str) -> bool, insn: &Decoded| of(split(insn).0, split(insn).1);
-        let Some(changes) = decoded.iter().find(|insn| is(wide.changes, insn)) else { continue };
-        let start = rig.ranges[trampoline].0;
-        tally.wide[trampoline] = Some(format!("{} at +{:#x}", changes.text, changes.at.wrapping_sub(start)));
-        if rig.suite.contracts[trampoline].leaves_vectors() && !decoded.iter().any(|insn| is(wide.stores, insn)) {
-            let at = At { clause: Clause::Wide, trampoline, pc: changes.at };
-            tally.judged(case, Finding::new(at, Place::WideLost, 0, 1));
-        }
-    }
-    Ok(())
-}
-
-/// P14: no engine but one with that stack shows where returns go when its pointer is moved.
-pub(crate) fn judge_shadow_pointer(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
-    let moves = rig.registers.machine.moves;
-    for trampoline in 0..rig.ranges.len() {
-        let own = rig.decode(trampoline)?.into_iter().filter(|insn| !insn.filler);
-        for insn in own.filter(|insn| moves(split(insn).0, split(insn).1).contains(&Move::ShadowPointer)) {
-            let at = At { clause: Clause::P14, trampoline, pc: insn.at };
-            tally.judged(case, Finding::new(at, Place::ShadowMoved, 0, 1));
-        }
-    }
-    Ok(())
-}
-
-/// P15: each return is made as the configuration asks for, where it asks for more than the instruction.
-pub(crate) fn judge_return_style(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
-    let machine = rig.registers.machine;
-    let traps = [machine.trap, machine.short_trap].into_iter().filter(|trap| !trap.is_empty());
-    for (trampoline, contract) in rig.suite.contracts.iter().enumerate() {
-        let Some(style) = contract.returns.filter(|style| *style != ReturnStyle::Plain) else { continue };
-        let (start, size) = rig.ranges[trampoline];
-        let end = start.saturating_add(size);
-        for insn in rig.decode(trampoline)?.iter().filter(|insn| insn.goes == Goes::Back) {
-            let behind = insn.at.wrapping_add(insn.size.into());
-            // What lies between functions is there by chance.
-            let trapped = traps.clone().any(|trap| {
-                behind.saturating_add(trap.len() as u64) <= end && rig.image.bytes(behind, trap.len()) == Some(trap)
-            });
-            let at = At { clause: Clause::P15, trampoline, pc: insn.at };
-            tally.judged(case, Finding::new(at, Place::ReturnMade, true, trapped && style == ReturnStyle::Trapped));
         }
     }
     Ok(())
