@@ -169,6 +169,14 @@ const FAULTS: &[Fault] = &[
         )],
         "P8 sp of the function against its caller's",
     ),
+    fault(AROUND, "# exit(results)", &[("and\t$-16", "movq $0, RECORD_PC + 8(%rsp)\nand $-16")], "P12 frame record 0"),
+    // The function may leave anything in a scratch register.
+    fault(
+        AROUND,
+        "# the traced function, which returns here",
+        &[("call\tf+5", "mov %rsp, %r9\ncall f+5\ncmp %rsp, %r9\nje 9f\nud2\n9:")],
+        "P9 emulator",
+    ),
     // The flags, and what lies below SP, may be changed by it.
     fault(
         REFILLED,

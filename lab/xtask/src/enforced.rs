@@ -37,12 +37,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             rows.extend(row(&package, arch, &file, &of.functions)?);
         }
     }
-    let text = page(&rows);
-    if args.is_empty() {
-        write(&root().join("results/enforced.md"), text.as_bytes())?;
-    } else {
-        print!("{text}");
-    }
+    write(&root().join("results/enforced.md"), page(&rows, args).as_bytes())?;
     Ok(Outcome::Good)
 }
 
@@ -87,13 +82,14 @@ fn row(package: &str, arch: &str, file: &Path, functions: &[String]) -> Result<O
     Ok(Some(row).filter(|row| row.ended + row.unknown + row.stopped.len() > 0))
 }
 
-fn page(rows: &[Row]) -> String {
+fn page(rows: &[Row], args: &[String]) -> String {
+    let asked: String = args.iter().map(|arch| format!(" {arch}")).collect();
     let packages: BTreeSet<&str> = rows.iter().map(|row| row.package.as_str()).collect();
     let mut out = String::from("# Debian's packages under enforcement\n\n");
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "`cargo xtask audit-enforced` wrote this page. {} packages have functions that change stacks or return addresses. Each function\n\
+        "`cargo xtask audit-enforced{asked}` wrote this page. {} packages have functions that change stacks or return addresses. Each function\n\
          was run from some twenty states where landing pads and shadow stacks are enforced: it came through, was stopped, or\n\
          came to no end that says anything.\n\n\
          | package | architecture | came through | stopped | unknown |\n|---|---|--:|--:|--:|",

@@ -144,7 +144,14 @@ fn passes(rig: &mut Rig, case: &Case, thrown: &Thrown, told: &mut Told) {
     let routine = rig.image.symbols.iter().find(|s| s.name == *callee).map_or(0..0, |s| s.address..s.address + s.size);
     let own = |at: u64| at.wrapping_sub(start) < size;
     let ends = |at: u64| at == resume || !(own(at) || routine.contains(&at));
+    let calls = rig.decode(case.attach).unwrap_or_default().into_iter();
+    let calls: Vec<u64> = calls.filter(|d| d.branch.is_some_and(|branch| branch.pushes)).map(|d| d.at).collect();
+    let mut last = thrown.pad;
     let end = walk(rig, thrown.pad, ends, |rig, at| {
+        if at == routine.start && own(last) {
+            told.push((last, Place::ReturnsWithoutCall, 0, u64::from(!calls.contains(&last))));
+        }
+        last = at;
         if case.closely && own(at) {
             compare(rig, case, at, at, told);
         }

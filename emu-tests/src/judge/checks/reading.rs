@@ -36,18 +36,21 @@ fn split(insn: &Decoded) -> (&str, &str) {
     (mnemonic, operands.trim_start())
 }
 
-/// P2-wide: what may change vector state that no engine here has. Where handlers leave vectors alone, nothing else may lose it
-/// than what stores it first.
+/// P2-wide: what may change vector state that no engine here has. Where handlers leave vectors alone, and where all of them are kept,
+/// none may before some of it is stored: by then it is lost.
 fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     let wide = &rig.registers.machine.wide;
     for trampoline in 0..rig.ranges.len() {
         let own = rig.decode(trampoline)?.into_iter().filter(|d| !d.filler);
         let decoded: Vec<Decoded> = own.chain(rig.tails[trampoline].iter().cloned()).collect();
         let is = |of: fn(&str, &str) -> bool, insn: &Decoded| of(split(insn).0, split(insn).1);
+        let first = decoded.iter().find(|insn| is(wide.changes, insn) || is(wide.stores, insn));
         let Some(changes) = decoded.iter().find(|insn| is(wide.changes, insn)) else { continue };
         let start = rig.ranges[trampoline].0;
         tally.wide[trampoline] = Some(format!("{} at +{:#x}", changes.text, changes.at.wrapping_sub(start)));
-        if rig.suite.contracts[trampoline].leaves_vectors() && !decoded.iter().any(|insn| is(wide.stores, insn)) {
+        let contract = &rig.suite.contracts[trampoline];
+        let lost = first.is_some_and(|first| !is(wide.stores, first));
+        if lost && (contract.leaves_vectors() || contract.kind.is_sled()) {
             let at = At { clause: Clause::Wide, trampoline, pc: changes.at };
             tally.judged(case, Finding::new(at, Place::WideLost, 0, 1));
         }

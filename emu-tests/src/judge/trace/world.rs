@@ -80,6 +80,7 @@ impl Trace {
                 if let Some(at) = written(Content::Reg(reg)) {
                     stored.push((at, value));
                     a.expect[reg] = value;
+                    self.state.moved.retain(|(moved, _)| *moved != reg);
                 }
             }
             if let (Some(at), Some((_, mask))) = (written(Content::Flags), registers.machine.flags) {

@@ -35,6 +35,7 @@ pub const CHECKERS: [Checker; 2] = [
             "mutate ftrace_* --arch x86_64 --profile linux-7.2 --sample SAMPLE --format json",
             "mutate ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp --sample SAMPLE --format json",
             "check ftrace_* --format json",
+            "check ftrace_* arch_rethook_trampoline return_to_handler --arch riscv64 --format json",
             "check ftrace_* --arch x86_64 --profile linux-6.12 --set direct-way=jmp --format json",
             "mutate ftrace_stub* --arch x86_64 --set cfi=kcfi --set call-padding=on --set endbr=off --sample SAMPLE --format json",
             "mutate return_to_handler arch_rethook_trampoline --sample SAMPLE --format json",
