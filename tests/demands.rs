@@ -32,8 +32,6 @@ const UNBROKEN: &[(&str, &str)] = &[
     ("riscv64 early-direct.a", "as on arm64"),
     ("riscv64 early-direct.p", "pc and parent_ip come in registers, and stay there as the others"),
     ("early-direct.sp", "this way leaves before SP is moved"),
-    ("direct.gp", "gp is stored to pt_regs and never loaded"),
-    ("function.gp", "as direct.gp"),
 ];
 
 /// The demands on an architecture, by their ids, and whether a fault breaks them in some trampoline. Left out are those on registers

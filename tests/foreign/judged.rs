@@ -227,10 +227,14 @@ fn vector_state_that_the_engine_lacks_is_looked_for_and_named() {
     let (_, out, _) = Case::new(TRAMPOLINE, CONTRACT).tool(&verbose);
     let holds = "ok P2-wide x86_64 my_tramp [t.toml], 10 checks: engine lacks ymm, zmm and mask registers, but";
     assert!(flat(&out).contains(holds), "{out}");
-    let text = TRAMPOLINE.replace("    leave\n    ret\n", "    leave\n    ret\n    vzeroupper\n");
-    let (_, out, _) = Case::new(&text, CONTRACT).tool(&verbose);
-    let named = "- P2-wide x86_64 my_tramp [t.toml], 11 checks: engine lacks ymm, zmm and mask registers, and vzeroupper at +0x14";
+    let ends = |more: &str| TRAMPOLINE.replace("    leave\n    ret\n", &format!("    leave\n    ret\n{more}"));
+    let (_, out, _) = Case::new(&ends("    vmovdqu %ymm0, (%rsp)\n    vzeroupper\n"), CONTRACT).tool(&verbose);
+    let named = "- P2-wide x86_64 my_tramp [t.toml], 12 checks: engine lacks ymm, zmm and mask registers, and vmovdqu";
     assert!(flat(&out).contains(named), "{out}");
+    // What nothing has stored is lost.
+    let (_, out, _) = Case::new(&ends("    vzeroupper\n    vmovdqu %ymm0, (%rsp)\n"), CONTRACT).tool(&verbose);
+    let lost = "vzeroupper at +0x14 may change ymm, zmm and mask registers, and nothing stores them before";
+    assert!(flat(&out).contains(lost) && out.contains("FAIL P2-wide of x86_64 my_tramp"), "{out}");
 }
 
 #[test]

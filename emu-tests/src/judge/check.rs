@@ -179,7 +179,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P28) && rig.away.is_none()) {
         judge_guards(&rig, case, &mut tally)?;
     }
-    if let Some(case) = &example {
+    if let Some(case) = example.as_ref().filter(|_| rig.away.is_none()) {
         judge_by_reading(&rig, case, filter, &mut tally)?;
     }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
