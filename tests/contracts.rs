@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use codegen::arch::harden::ReturnStyle;
 use codegen::ask::frame::{Content, Field, Stores};
 use codegen::ask::live::Live;
 use codegen::ask::option::Choices;
@@ -107,7 +108,13 @@ fn both_ways_agree(backend: &'static dyn Backend, target: &Target, filter: &Filt
     let (generated, read) = both(backend, target, &specs(&all));
     let traced = generated.contracts.iter().filter(|c| c.traced.is_some());
     let varied: BTreeSet<String> = traced.map(|c| c.name.to_string()).collect();
-    let judged = |suite| verdicts(&emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap(), &varied);
+    // Files have no word for how returns are made.
+    let made = generated.contracts.iter().any(|c| c.returns.is_some_and(|style| style != ReturnStyle::Plain));
+    let judged = |suite| {
+        let mut report = emu_tests::check(&[suite], filter, 1, &|_, _| {}).unwrap();
+        report.results.retain(|row| !made || row.clause != Clause::P15);
+        verdicts(&report, &varied)
+    };
     let (generated, read) = (judged(generated), judged(read));
     assert!(!generated.is_empty());
     let what = format!("{} {} [{}]", target.facts.name, target.convention.profile, target.describe());
