@@ -241,14 +241,8 @@ fn parts_of_vector_registers_are_compared() {
 #[test]
 fn faults_are_noticed_without_a_contract() {
     let bench = Bench::new();
-    let out = bench.run(&["mutate", "--by", "observe", "--sample", "1", "--format", "json"]).stdout;
-    let report: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    let results = report["results"].as_array().unwrap();
-    assert!(results.len() > 140, "{}", results.len());
-    // What survives has a reason.
-    let survivors = results.iter().filter(|r| r["outcome"] == "survived");
-    let unknown: Vec<_> = survivors.filter(|r| r["reason"].as_str().is_none_or(str::is_empty)).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
+    let text = bench.ok(&["mutate", "--by", "observe", "--sample", "1"]);
+    assert!(text.contains(" 100.0 %"), "{text}");
 }
 
 /// What a check notices is equivalent to nothing, whoever is asked: the line that says so fits others too.

@@ -108,8 +108,9 @@ fn goes(mnemonic: &str, _: &str) -> Goes {
     }
 }
 
-/// Arm ARM, C5.2: FPMR and SVCR; C6.2: SMSTART and SMSTOP. C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. Stores are
-/// among those that are taken for writes, so as to decide too little rather than too much.
+/// Arm ARM, C1.2.5 and B1.2.2: whatever writes a SIMD register clears the bits of its SVE register above 128. C5.2 and C6.2: FPMR,
+/// SVCR, SMSTART and SMSTOP say how vectors are used. Stores are among those that are taken for writes, so as to decide too little
+/// rather than too much.
 fn changes_wide(mnemonic: &str, operands: &str) -> bool {
     let of_mode = || ["s3_3_c4_c4_2", "fpmr", "svcr"].iter().any(|name| operands.to_lowercase().contains(name));
     if ["smstart", "smstop", "setffr"].contains(&mnemonic) || mnemonic == "msr" && of_mode() {

@@ -44,7 +44,7 @@ pub enum Faulty {
     SmstartSm,
     MsrFpmr,
     Gcspopm,
-    /// The address of the instruction behind the next one.
+    /// The address of the instruction behind the next one. No effect says that: it is said to be that behind this one.
     AdrLink,
 }
 

@@ -30,7 +30,8 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
         ("gcspushm" | "gcspopm" | "gcsss1" | "gcsss2" | "gcsstr", ..) => vec![Move::ShadowPointer],
         // GCSPUSHM, GCSSS1 and the others, where they have no names.
         ("sys" | "sysl", ..) if operands.replace(' ', "").contains("c7,c7") => vec![Move::ShadowPointer],
-        ("mrs" | "msr", ..) if operands.to_lowercase().contains("gcspr") => vec![Move::ShadowPointer],
+        ("msr", ..) if operands.to_lowercase().contains("gcspr") => vec![Move::ShadowPointer],
+        ("mrs", ..) if operands.to_lowercase().contains("gcspr") => vec![Move::ShadowRead],
         ("brk" | "udf" | "hlt", ..) => vec![Move::Stop],
         ("mov", Some(to), Some(from)) => vec![Move::Add { to, from, plus: 0 }],
         ("mov" | "movz", Some(to), None) if values.len() == 2 => {

@@ -229,8 +229,8 @@ fn sp_effect(text: &str) -> SpEffect {
     }
 }
 
-/// What changes of vectors only what is above 128 bits, or how they are used.
-const WIDE: &[&str] = &["mov v31.16b,v31.16b", "wrffr p0.b", "smstart sm"];
+/// What touches nothing that rows have: of vectors what is above 128 bits, and how they are used.
+const BESIDE_ROWS: &[&str] = &["mov v31.16b,v31.16b", "wrffr p0.b", "smstart sm"];
 
 fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     let insns = capstone.disasm_count(code, BASE, 1).unwrap();
@@ -253,7 +253,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         // Capstone says that they read the flags. ARM ARM, C6.2: they compare a register, and leave the flags alone.
         reads.flags = false;
     }
-    if WIDE.contains(&&*text) {
+    if BESIDE_ROWS.contains(&&*text) {
         // The part of the register that rows have stays as it is.
         (reads, writes) = Default::default();
     }

@@ -6,7 +6,7 @@ use codegen::words::abi::RegSet;
 
 use crate::bare::BARE;
 use crate::emulated::LENT;
-use crate::moves::moves;
+use crate::moves::{csr, moves};
 use crate::regs::{GP, TP, VECTORS, ZERO};
 
 /// MSTATUS.FS: floating point is off at reset.
@@ -112,8 +112,8 @@ fn goes(mnemonic: &str, operands: &str) -> Goes {
 /// Capstone has numbers: vstart, vxsat, vxrm and vcsr.
 fn changes_wide(mnemonic: &str, operands: &str) -> bool {
     let controls = ["8", "9", "0xa", "10", "0xf", "15", "vstart", "vxsat", "vxrm", "vcsr"];
-    let of_control = || operands.split(", ").take(2).any(|operand| controls.contains(&operand));
-    mnemonic.starts_with('v') || mnemonic.starts_with("csr") && of_control()
+    let control = csr(mnemonic, operands).filter(|_| mnemonic != "csrr");
+    mnemonic.starts_with('v') || control.is_some_and(|csr| controls.contains(&csr))
 }
 
 /// Chapter 7: stores name an address.

@@ -12,6 +12,13 @@ const WRITES_NOTHING: &[&str] = &["b", "j", "ret", "nop", "ecall", "fence", "fs"
 /// Bytes of what an instruction stores.
 const STORES: &[(&str, u8)] = &[("sd", 8), ("sw", 4), ("sh", 2), ("sb", 1), ("fsd", 8), ("fsw", 4)];
 
+/// The control and status register that an instruction names: behind the register that gets its value, where there is one (RISC-V
+/// unprivileged manual, "Zicsr").
+pub fn csr<'o>(mnemonic: &str, operands: &'o str) -> Option<&'o str> {
+    let place = if mnemonic.starts_with("csrr") { 1 } else { 0 };
+    operands.split(", ").nth(place).filter(|_| mnemonic.starts_with("csr"))
+}
+
 /// The moves of an instruction.
 pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
     // Those that address by SP have no other form.
@@ -27,10 +34,11 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
     match (name, first, memory(get(1))) {
         ("sspush", Some(reg), _) => vec![Move::Push(reg)],
         ("sspopchk", Some(reg), _) => vec![Move::PopCheck(reg)],
-        ("ssrdp" | "ssamoswap.w" | "ssamoswap.d", ..) => vec![Move::ShadowPointer],
+        ("ssamoswap.w" | "ssamoswap.d", ..) => vec![Move::ShadowPointer],
+        ("ssrdp", ..) => vec![Move::ShadowRead],
         // Capstone has the number.
-        (csr, ..) if csr.starts_with("csr") && all.iter().take(2).any(|o| ["ssp", "17", "0x11"].contains(o)) => {
-            vec![Move::ShadowPointer]
+        _ if csr(mnemonic, operands).is_some_and(|csr| ["ssp", "17", "0x11"].contains(&csr)) => {
+            vec![if mnemonic == "csrr" { Move::ShadowRead } else { Move::ShadowPointer }]
         }
         ("unimp" | "ebreak", ..) => vec![Move::Stop],
         ("ld", Some(to), Some((at, plus))) if to != ZERO => vec![Move::Load { to, at, plus }],

@@ -39,7 +39,7 @@ pub enum Faulty {
     Vzeroupper,
     Kxnorw,
     Incsspq,
-    /// The address behind the jump that follows the instruction that follows.
+    /// The address behind the jump that follows the next instruction. No effect says that: it is said to be that behind this one.
     LeaBehindJmp,
 }
 

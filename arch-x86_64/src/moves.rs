@@ -75,7 +75,7 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
         ("incsspq" | "incsspd" | "rstorssp" | "saveprevssp" | "setssbsy" | "clrssbsy" | "wrssq" | "wrussq", ..) => {
             vec![Move::ShadowPointer]
         }
-        ("rdsspq" | "rdsspd", Some(to), _) => vec![Move::ShadowPointer, Move::Lose(to)],
+        ("rdsspq" | "rdsspd", Some(to), _) => vec![Move::ShadowRead, Move::Lose(to)],
         _ => others(mnemonic, &all),
     }
 }

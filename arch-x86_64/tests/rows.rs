@@ -221,8 +221,8 @@ fn sp_effect(text: &str, writes_sp: bool) -> SpEffect {
     }
 }
 
-/// What touches of vectors only what is above 128 bits, or masks, and what moves the CPU's shadow stack: rows have none of these.
-const WIDE: &[&str] = &["vzeroupper", "kxnorw k1,k1,k1", "incsspq rax"];
+/// What touches nothing that rows have: of vectors what is above 128 bits, and masks; the CPU's shadow stack.
+const BESIDE_ROWS: &[&str] = &["vzeroupper", "kxnorw k1,k1,k1", "incsspq rax"];
 
 fn by_iced(code: &[u8]) -> Seen {
     let mut decoder = Decoder::with_ip(64, code, BASE, DecoderOptions::NONE);
@@ -242,7 +242,7 @@ fn by_iced(code: &[u8]) -> Seen {
     let (mut reads, mut writes) = Default::default();
     for used in info.used_registers() {
         let name = format!("{:?}", used.register().full_register()).to_lowercase().replace("zmm", "xmm");
-        if WIDE.contains(&text.trim()) {
+        if BESIDE_ROWS.contains(&text.trim()) {
             continue;
         }
         let name = name.replace("ymm", "xmm");
@@ -341,7 +341,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
         _ => name,
     };
     let name = |id| full(capstone.reg_name(id).unwrap());
-    if !WIDE.contains(&text.trim()) {
+    if !BESIDE_ROWS.contains(&text.trim()) {
         detail.regs_read().iter().for_each(|id| touch::<X86_64>(&mut reads, &name(*id)));
         detail.regs_write().iter().for_each(|id| touch::<X86_64>(&mut writes, &name(*id)));
     }

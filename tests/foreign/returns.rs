@@ -1,6 +1,7 @@
 //! Hooked returns: the trampoline of a kretprobe, and the return-address stack.
 
-use crate::case::Case;
+use crate::case::{Case, TRAMPOLINE};
+use crate::common::CONTRACT;
 
 /// An entry trampoline, whose callback hooks the return, and the trampoline of a kretprobe.
 pub const RETHOOK: &str = concat!(
@@ -137,4 +138,27 @@ fn what_a_hooked_return_does_to_the_return_stack() {
         let told = (&hooked["mispredicted_returns"], &hooked["return_stack_imbalance"]);
         assert_eq!(told, (&mispredicted.into(), &left.into()), "{end}: {out}");
     }
+}
+
+/// How returns are made, as contracts may say.
+#[test]
+fn returns_are_made_as_the_contract_says() {
+    let contract = |style: &str| format!("{CONTRACT}returns = \"{style}\"\n");
+    let trapped = TRAMPOLINE.replace("    ret\n", "    ret\n    int3\n");
+    let failing = |text: &str, style: &str| {
+        let (code, out, err) = Case::new(text, &contract(style)).check();
+        let clauses: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("FAIL ")?.split(' ').next()).collect();
+        assert_eq!((code, err.as_str()), (Some(i32::from(!clauses.is_empty())), ""), "{out}");
+        assert!(clauses.iter().all(|clause| *clause == "P15"), "{out}");
+        !clauses.is_empty()
+    };
+    assert!(failing(TRAMPOLINE, "trap") && !failing(&trapped, "trap"));
+    // A breakpoint behind the trampoline is no part of it.
+    assert!(failing(&TRAMPOLINE.replace("my_tramp, . - my_tramp\n", "my_tramp, . - my_tramp\n    int3\n"), "trap"));
+    assert!(failing(TRAMPOLINE, "thunk") && failing(&trapped, "thunk"));
+    let (code, _, err) = Case::new(TRAMPOLINE, &contract("jump")).check();
+    assert!(code == Some(2) && err.contains("returns: unknown value; valid: trap, thunk"), "{err}");
+    let elsewhere = contract("trap").replace("arch = \"x86_64\"", "arch = \"arm64\"");
+    let (code, _, err) = Case::new(TRAMPOLINE, &elsewhere).check();
+    assert!(code == Some(2) && err.contains("returns is not for arm64"), "{err}");
 }

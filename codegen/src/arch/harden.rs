@@ -85,6 +85,17 @@ pub enum ReturnStyle {
     Thunk(&'static str),
 }
 
+impl ReturnStyle {
+    /// The name in contracts; none where the return instruction is all.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            ReturnStyle::Plain => None,
+            ReturnStyle::Trapped => Some("trap"),
+            ReturnStyle::Thunk(_) => Some("thunk"),
+        }
+    }
+}
+
 impl Harden {
     /// No hardening.
     pub const NONE: Harden =

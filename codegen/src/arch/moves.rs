@@ -67,8 +67,10 @@ pub enum Move {
     Push(Reg),
     /// What the shadow stack has last is popped and compared with the register.
     PopCheck(Reg),
-    /// The shadow stack's pointer is read or written.
+    /// The shadow stack's pointer is moved, or the stack is written to.
     ShadowPointer,
+    /// The shadow stack's pointer is read.
+    ShadowRead,
     /// Nothing comes behind the instruction: it traps or stops.
     Stop,
 }

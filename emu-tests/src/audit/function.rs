@@ -222,6 +222,7 @@ impl Judge<'_> {
                 End::Returned => None,
                 End::Ended => Some("it ends in a function that does not return".to_owned()),
                 End::Switched => Some("it goes to another stack".to_owned()),
+                End::Guarded => Some("the check of its return address stops it".to_owned()),
                 End::Stopped(why) => Some(why.clone()),
             };
             judged.returned += usize::from(why.is_none());

@@ -104,6 +104,8 @@ pub(super) enum End {
     Ended,
     /// SP has left the stack: it switches to another one.
     Switched,
+    /// Where the CPU checks a return address, which is not the one that was signed or pushed.
+    Guarded,
     /// Elsewhere, for this reason: nothing is known.
     Stopped(String),
 }
@@ -258,7 +260,7 @@ impl<'a> Machine<'a> {
             match (to, ran) {
                 (None, Ok(())) if self.uc.pc() == EXIT => break End::Returned,
                 (None, Ok(())) => break End::Stopped("it stops".to_owned()),
-                (None, Err(trap)) => break End::Stopped(stopped(&trap)),
+                (None, Err(trap)) => break stopped(&trap),
                 (Some(EXIT), _) => break End::Returned,
                 (Some(to), _) => match self.called(to, calls.len() as u64, callee) {
                     Err(end) => break end,
@@ -408,13 +410,14 @@ impl<'a> Machine<'a> {
 }
 
 /// Why the CPU went no further.
-fn stopped(trap: &Trap) -> String {
-    match trap.why {
+fn stopped(trap: &Trap) -> End {
+    End::Stopped(match trap.why {
         Why::Breakpoint => "it has an instruction that the emulator does not know, or a breakpoint".to_owned(),
         Why::NoMemory => "it uses an address that no memory can have".to_owned(),
         Why::NoCode | Why::NotCode => "it goes to an address that nobody gave it".to_owned(),
-        Why::Guard(_) | Why::Other => format!("the emulator says {trap}"),
-    }
+        Why::Guard(_) => return End::Guarded,
+        Why::Other => format!("the emulator says {trap}"),
+    })
 }
 
 fn mixed(all: u64, word: u64) -> u64 {
@@ -461,13 +464,17 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     }
 }
 
-/// A protection stops the CPU: it is noted, and the run goes on as without.
+/// A protection stops the CPU: it is noted, and the run goes on as without, where an instruction can be gone on with.
 fn guarded(uc: &mut Cpu<'_, Watch>, guard: Guard, pc: u64) -> bool {
     let stops = &mut uc.data_mut().stops;
     if stops.len() < STOPS && !stops.contains(&(guard, pc)) {
         stops.push((guard, pc));
     }
-    true
+    match guard {
+        Guard::LandingPad | Guard::ShadowStack => true,
+        // The instruction checks, and would be stopped again.
+        Guard::Checked | Guard::Signed => false,
+    }
 }
 
 /// The kernel is called, and has a result.

@@ -332,6 +332,11 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) guard: Option<Spanned<String>>,
+    /// How it returns, if not by the return instruction alone (x86_64): `trap` has a breakpoint behind each, `thunk` has a jump to the
+    /// kernel's function for returns in place of each.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) returns: Option<Spanned<String>>,
     /// Returns on the way out that have no call on the return-address stack.
     #[serde(default)]
     pub(crate) unpaired: u32,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use codegen::arch::facts::{Facts, NumberOf, ThreadWord};
-use codegen::arch::harden::{ReturnGuard, TypeWord};
+use codegen::arch::harden::{ReturnGuard, ReturnStyle, TypeWord};
 use codegen::arch::machine::Machine;
 use codegen::ask::frame::{self, Content, Field, FrameLayout, Record};
 use codegen::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
@@ -119,7 +119,7 @@ impl Reader<'_> {
             entry_pad: landing_pad && !t.no_entry_pad && !kind.returned_to(),
             type_before: self.type_before(t, kind)?,
             guard: self.guard(t, facts)?,
-            returns: None,
+            returns: self.returns(t, (facts, machine))?,
             // A call of the site that nothing returns to.
             // Or one behind which something else stands than what is returned to.
             mispredicted: u32::from(kind.calls_body() && !kind.jumped_to()) + u32::from(elsewhere),
@@ -161,6 +161,17 @@ impl Reader<'_> {
                 Err(self.at(given.span().start, what))
             }
         }
+    }
+
+    /// How it returns, if that is said.
+    fn returns(&self, t: &TrampolineIn, (facts, machine): (&Facts, &Machine)) -> Result<Option<ReturnStyle>> {
+        let Some(given) = &t.returns else { return Ok(None) };
+        let here = [ReturnStyle::Trapped, ReturnStyle::Thunk(machine.return_thunk)];
+        if machine.return_thunk.is_empty() {
+            return Err(self.at(given.span().start, format!("returns is not for {}", facts.name)));
+        }
+        let style = here.into_iter().find(|style| style.name() == Some(given.get_ref()));
+        style.map(Some).ok_or_else(|| self.at(given.span().start, "returns: unknown value; valid: trap, thunk"))
     }
 
     /// Refuse keys of another kind: nothing would check them.

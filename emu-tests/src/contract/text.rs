@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use codegen::arch::harden::ReturnStyle;
 use codegen::arch::machine::Machine;
 use codegen::ask::frame::{Content, FrameLayout, Stores};
 use codegen::ask::kind::{Direct, Form};
@@ -155,6 +156,9 @@ impl File {
         }
         if let Some(guard) = contract.guard {
             self.key("guard", &quoted(guard.name()));
+        }
+        if let Some(returns) = contract.returns.and_then(ReturnStyle::name) {
+            self.key("returns", &quoted(returns));
         }
         if contract.unpaired > 0 {
             self.key("unpaired", &contract.unpaired.to_string());

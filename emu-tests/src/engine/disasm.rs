@@ -66,6 +66,14 @@ pub(crate) struct Decoded {
     pub filler: bool,
 }
 
+impl Decoded {
+    /// Its mnemonic and operands.
+    pub fn parts(&self) -> (&str, &str) {
+        let (mnemonic, operands) = self.text.split_at(usize::from(self.mnemonic).min(self.text.len()));
+        (mnemonic, operands.trim_start())
+    }
+}
+
 /// The number at the end of these operands; Capstone writes those below ten without 0x.
 pub(crate) fn number(operands: &str) -> Option<u64> {
     let text = operands.rsplit([' ', ',', '#']).next()?;

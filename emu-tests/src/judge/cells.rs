@@ -13,7 +13,8 @@ use link::{Access, Image, STUBS, SymbolKind, mark};
 
 use crate::engine::disasm::{Decoded, constants, decode_function, followed};
 use crate::judge::fixture::{CALLBACK, Fixture, Setup};
-use crate::judge::trace::{Cell, Cells, Mark, Region};
+use crate::judge::suite::Suite;
+use crate::judge::trace::{Cell, Cells, MOST, Mark, Region};
 use crate::run::raw::address_of;
 
 /// What each trampoline calls by name: where that begins, and what it is.
@@ -48,6 +49,15 @@ impl Marks {
     }
 }
 
+/// Sets of trampolines are words with a bit for each.
+fn bounded(suite: &Suite) -> Result<()> {
+    let (what, trampolines) = (&suite.options, suite.contracts.len());
+    if trampolines > MOST {
+        return Err(Error::new(format!("{what}: {trampolines} trampolines; valid: at most {MOST}")));
+    }
+    Ok(())
+}
+
 /// Tell the cells what they are: functions, those in `traced` if they are elsewhere, and trampolines with what they
 /// branch to and call.
 pub(crate) fn mark_cells(
@@ -58,6 +68,7 @@ pub(crate) fn mark_cells(
     called: &Callees,
 ) -> Result<Marks> {
     let Setup { suite, fixture, functions, .. } = setup;
+    bounded(suite)?;
     let machine = suite.backend.machine();
     let memory = |image: &Image| {
         let memory = image.segments.iter().map(|s| (s.address, s.address + s.mem_size));

@@ -29,7 +29,7 @@ use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
 use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
-use crate::judge::trace::{self, Finding, Goal, MOST, Mark, Places, Trace, Uc};
+use crate::judge::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
@@ -140,15 +140,6 @@ pub(crate) struct Away<'s> {
     pub(crate) beside: &'s Tally,
 }
 
-/// Sets of trampolines are words with a bit for each.
-fn bounded(suite: &Suite) -> Result<()> {
-    let (what, trampolines) = (&suite.options, suite.contracts.len());
-    if trampolines > MOST {
-        return Err(Error::new(format!("{what}: {trampolines} trampolines; valid: at most {MOST}")));
-    }
-    Ok(())
-}
-
 impl<'s> Rig<'s> {
     /// The functions and the trampolines in one image; without `hooks`, nothing is checked while it runs.
     pub(crate) fn new(setup: Setup<'s>, hooks: bool) -> Result<Rig<'s>> {
@@ -178,7 +169,7 @@ impl<'s> Rig<'s> {
 
     fn around(setup: Setup<'s>, linked: &Image, away: Option<Away<'s>>, hooks: bool) -> Result<Rig<'s>> {
         let Setup { suite, fixture, functions, seed } = setup;
-        let (image, called) = bounded(suite).and_then(|()| loadable(suite, linked))?;
+        let (image, called) = loadable(suite, linked)?;
         let address = |symbol: &str| {
             let found = image.symbol(symbol).map(|s| s.address);
             found.ok_or_else(|| Error::new(format!("{}: the linked image has no symbol {symbol}", fixture.variant)))

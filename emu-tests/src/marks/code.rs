@@ -105,7 +105,7 @@ impl<'i> Code<'i> {
         let bytes = self.image.bytes(part.start, (part.end - part.start) as usize).unwrap_or_default();
         let mut end = part.start;
         for decoded in decode(machine, bytes, part.start)? {
-            let (mnemonic, operands) = decoded.text.split_at(usize::from(decoded.mnemonic).min(decoded.text.len()));
+            let (mnemonic, operands) = decoded.parts();
             let operands = operands.trim_start();
             let moves = (machine.moves)(mnemonic, operands);
             let stops = moves.contains(&Move::Stop);

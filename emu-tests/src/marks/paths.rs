@@ -388,7 +388,7 @@ impl<'c, 'i> Paths<'c, 'i> {
                 };
                 out.both(insn.at, &why);
             }
-            Move::ShadowPointer => out.problem(Promise::Paired, insn.at, Why::MovesShadow),
+            Move::ShadowPointer | Move::ShadowRead => out.problem(Promise::Paired, insn.at, Why::MovesShadow),
             _ => {}
         }
     }

@@ -166,7 +166,7 @@ impl State {
                 Some(Value::Return { .. }) => self.set(reg, Value::Return { stored: false }),
                 _ => self.set(reg, Value::Unknown),
             },
-            Move::ShadowPointer | Move::Stop => {}
+            Move::ShadowPointer | Move::ShadowRead | Move::Stop => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use codegen::arch::machine::Branch;
+use codegen::arch::moves::Move;
 use codegen::arch::pads::IndirectBranch;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
@@ -38,6 +39,8 @@ pub(super) struct Code {
     pub by_sp: FxHashSet<u64>,
     /// Instructions that may change vector state that the engine does not have.
     pub wide: FxHashSet<u64>,
+    /// Instructions that move the CPU's shadow stack.
+    pub shadow: FxHashSet<u64>,
     /// Some use vector registers.
     pub uses_vectors: bool,
     /// The unwind table, if there is one that is understood.
@@ -88,13 +91,14 @@ impl Code {
         };
         let which = |is: &dyn Fn(&str, &str) -> bool| -> FxHashSet<u64> {
             let those = all.iter().filter(|l| {
-                let (mnemonic, operands) = l.text.split_once(' ').unwrap_or((&l.text, ""));
+                let (mnemonic, operands) = l.parts();
                 is(mnemonic, operands)
             });
             those.map(|l| l.at).collect()
         };
         let by_sp = which(&|_, operands| machine.sp_access_align > 1 && (machine.accesses_by_sp)(operands));
         let wide = which(&machine.wide.changes);
+        let shadow = which(&|mnemonic, operands| (machine.moves)(mnemonic, operands).contains(&Move::ShadowPointer));
         let uses_vectors = !which(&machine.is_vector).is_empty();
         let branches = all.iter().filter_map(branch).collect();
         lines.retain(|l| !l.filler && !l.text.starts_with("nop"));
@@ -102,7 +106,7 @@ impl Code {
         let addresses = std::iter::once(start.wrapping_sub(1)).chain(lines.iter().map(|l| l.at));
         let table = Table::read(image, registers, orc, addresses)?;
         let table = Some(table).filter(|table| lines.iter().any(|l| table.row(l.at).is_some()));
-        Ok(Code { start, size, ranges, thunk, branches, by_sp, wide, uses_vectors, table, lines })
+        Ok(Code { start, size, ranges, thunk, branches, by_sp, wide, shadow, uses_vectors, table, lines })
     }
 }
 

@@ -182,6 +182,7 @@ impl Differ<'_> {
             (Spot::Crooked, &left.crooked, &right.crooked),
             (Spot::Astray, &left.astray, &right.astray),
             (Spot::Wide, &left.wide, &right.wide),
+            (Spot::Shadow, &left.shadow, &right.shadow),
         ] {
             if l.is_empty() != r.is_empty() {
                 let places = (l.first().copied(), r.first().copied());

@@ -71,6 +71,8 @@ pub struct Way {
     pub crooked: Vec<u64>,
     /// Offsets of instructions that may change vector state that the engine does not have.
     pub wide: Vec<u64>,
+    /// Offsets of instructions that move the CPU's shadow stack, which the engine does not have.
+    pub shadow: Vec<u64>,
     /// How it ends.
     pub leave: Leave,
     /// What it calls, in order.

@@ -51,6 +51,7 @@ impl Reader<'_> {
             below: offsets(&mut seen.below.iter().copied()),
             crooked: offsets(&mut seen.crooked.iter().copied()),
             wide: offsets(&mut seen.wide.iter().copied()),
+            shadow: offsets(&mut seen.shadow.iter().copied()),
             leave: Leave { general_only: general.map(|seen| self.vectors(seen)), ..self.leave(seen) },
             call,
             unwind: self.unwind(seen),

@@ -136,6 +136,8 @@ pub(super) struct Seen {
     pub crooked: BTreeSet<u64>,
     /// Instructions that may change vector state that the engine does not have.
     pub wide: BTreeSet<u64>,
+    /// Instructions that move the CPU's shadow stack.
+    pub shadow: BTreeSet<u64>,
     pub unwinds: Vec<SeenUnwind>,
     /// Which instruction changed each register last; 0 for none.
     pub writers: [u64; GENERAL],
@@ -167,6 +169,7 @@ struct Watch {
     below: BTreeSet<u64>,
     crooked: BTreeSet<u64>,
     wide: BTreeSet<u64>,
+    shadow: BTreeSet<u64>,
     unwinds: Vec<SeenUnwind>,
     /// The general registers before the instruction that runs.
     gpr: [u64; GENERAL],
@@ -213,6 +216,7 @@ impl Subject<'_> {
             below: BTreeSet::new(),
             crooked: BTreeSet::new(),
             wide: BTreeSet::new(),
+            shadow: BTreeSet::new(),
             unwinds: Vec::new(),
             gpr: [0; GENERAL],
             writers: [0; GENERAL],
@@ -260,6 +264,7 @@ impl Subject<'_> {
             below: std::mem::take(&mut watch.below),
             crooked: std::mem::take(&mut watch.crooked),
             wide: std::mem::take(&mut watch.wide),
+            shadow: std::mem::take(&mut watch.shadow),
             unwinds: std::mem::take(&mut watch.unwinds),
             writers: watch.writers,
         })
@@ -452,6 +457,9 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
     }
     if watch.code.wide.contains(&pc) {
         watch.wide.insert(pc);
+    }
+    if watch.code.shadow.contains(&pc) {
+        watch.shadow.insert(pc);
     }
     let code = watch.code.clone();
     let Some(table) = &code.table else { return };

@@ -29,10 +29,7 @@ impl fmt::Display for Difference {
                 }
                 f.write_str(". All else is compared without it")
             }
-            Spot::Below => some(f, is, "use memory below SP, which an interrupt may overwrite"),
-            Spot::Crooked => some(f, is, "use memory by an SP that the hardware refuses"),
-            Spot::Astray => some(f, is, "are executed by mistake behind a call that does not return there"),
-            Spot::Wide => some(f, is, "may change vector state that the emulator does not have"),
+            Spot::Below | Spot::Crooked | Spot::Astray | Spot::Shadow | Spot::Wide => some(f, is, first),
             Spot::To => match (was, is) {
                 (Found::End(_), Found::Value(to)) => write!(f, "comes back now, to {to}"),
                 (_, Found::End(End::Never { never })) => write!(f, "does not come back: {never}"),
@@ -215,7 +212,15 @@ fn kept(is: &Found) -> &'static str {
     if is.is() { "kept" } else { "lost" }
 }
 
-fn some(f: &mut fmt::Formatter<'_>, is: &Found, what: &str) -> fmt::Result {
+/// Whether it has instructions that no trampoline should have.
+fn some(f: &mut fmt::Formatter<'_>, is: &Found, spot: &Spot) -> fmt::Result {
+    let what = match spot {
+        Spot::Below => "use memory below SP, which an interrupt may overwrite",
+        Spot::Crooked => "use memory by an SP that the hardware refuses",
+        Spot::Astray => "are executed by mistake behind a call that does not return there",
+        Spot::Shadow => "move the CPU's shadow stack, which the emulator does not have",
+        _ => "may change vector state that the emulator does not have",
+    };
     write!(f, "{} {what}", if is.is() { "instructions" } else { "no instructions" })
 }
 

@@ -27,6 +27,8 @@ pub enum Spot {
     Astray,
     /// Instructions that may change vector state that the engine does not have.
     Wide,
+    /// Instructions that move the CPU's shadow stack, which the engine does not have.
+    Shadow,
     /// Instructions executed.
     Instructions,
     /// Bytes of stack.
@@ -120,6 +122,7 @@ impl fmt::Display for Spot {
             Spot::Crooked => f.write_str("memory.refused-sp"),
             Spot::Astray => f.write_str("returns.astray"),
             Spot::Wide => f.write_str("leave.wide-vectors"),
+            Spot::Shadow => f.write_str("returns.shadow-stack"),
             Spot::Instructions => f.write_str("cost.instructions"),
             Spot::Stack => f.write_str("cost.stack"),
             Spot::To => f.write_str("leave.to"),
@@ -189,7 +192,7 @@ fn is_call(text: &str) -> bool {
 
 impl Spot {
     /// Those whose ids are always the same.
-    const WORDS: [Spot; 22] = [
+    const WORDS: [Spot; 23] = [
         Spot::LandingPad,
         Spot::ReturnedTo,
         Spot::Bytes,
@@ -198,6 +201,7 @@ impl Spot {
         Spot::Crooked,
         Spot::Astray,
         Spot::Wide,
+        Spot::Shadow,
         Spot::Instructions,
         Spot::Stack,
         Spot::To,

@@ -127,10 +127,12 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
     Ok(deciding.iter().filter_map(decided).collect())
 }
 
-/// What a flag's value has: a list with `+`, or extensions of an instruction set, `rv64imac_zba` (RISC-V unprivileged manual, "ISA
-/// Extension Naming Conventions").
+/// What a flag's value has: a list with `+`, or extensions of an instruction set, `rv64imac_zba` and `rv64i2p0_c2p0`, by their names
+/// with and without versions (RISC-V unprivileged manual, "ISA Extension Naming Conventions").
 fn parts(value: &str) -> Vec<&str> {
     let mut all: Vec<&str> = value.split(['+', '_']).collect();
+    let versions = |c: char| c.is_ascii_digit() || c == 'p';
+    all.extend(value.split('_').skip(1).map(|extension| extension.trim_end_matches(versions)));
     if let Some(base) = all[0].strip_prefix("rv").map(|base| base.trim_start_matches(|c: char| c.is_ascii_digit())) {
         all.extend(base.split("").filter(|letter| !letter.is_empty()));
     }

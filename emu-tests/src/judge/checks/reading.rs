@@ -30,12 +30,6 @@ pub(crate) fn judge_by_reading(rig: &Rig, case: &Arc<Case>, filter: &Filter, tal
     Ok(())
 }
 
-/// Its mnemonic and operands.
-fn split(insn: &Decoded) -> (&str, &str) {
-    let (mnemonic, operands) = insn.text.split_once(' ').unwrap_or((&insn.text, ""));
-    (mnemonic, operands.trim_start())
-}
-
 /// P2-wide: what may change vector state that no engine here has. Where handlers leave vectors alone, and where all of them are kept,
 /// none may before some of it is stored: by then it is lost.
 fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
@@ -43,13 +37,12 @@ fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     for trampoline in 0..rig.ranges.len() {
         let own = rig.decode(trampoline)?.into_iter().filter(|d| !d.filler);
         let decoded: Vec<Decoded> = own.chain(rig.tails[trampoline].iter().cloned()).collect();
-        let is = |of: fn(&str, &str) -> bool, insn: &Decoded| of(split(insn).0, split(insn).1);
-        let first = decoded.iter().find(|insn| is(wide.changes, insn) || is(wide.stores, insn));
-        let Some(changes) = decoded.iter().find(|insn| is(wide.changes, insn)) else { continue };
-        let start = rig.ranges[trampoline].0;
+        let is = |of: fn(&str, &str) -> bool| move |insn: &Decoded| of(insn.parts().0, insn.parts().1);
+        let Some(first) = decoded.iter().position(is(wide.changes)) else { continue };
+        let (changes, start) = (&decoded[first], rig.ranges[trampoline].0);
         tally.wide[trampoline] = Some(format!("{} at +{:#x}", changes.text, changes.at.wrapping_sub(start)));
         let contract = &rig.suite.contracts[trampoline];
-        let lost = first.is_some_and(|first| !is(wide.stores, first));
+        let lost = !decoded[..=first].iter().any(is(wide.stores));
         if lost && (contract.leaves_vectors() || contract.kind.is_sled()) {
             let at = At { clause: Clause::Wide, trampoline, pc: changes.at };
             tally.judged(case, Finding::new(at, Place::WideLost, 0, 1));
@@ -63,7 +56,7 @@ fn judge_shadow_pointer(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Resul
     let moves = rig.registers.machine.moves;
     for trampoline in 0..rig.ranges.len() {
         let own = rig.decode(trampoline)?.into_iter().filter(|insn| !insn.filler);
-        for insn in own.filter(|insn| moves(split(insn).0, split(insn).1).contains(&Move::ShadowPointer)) {
+        for insn in own.filter(|insn| moves(insn.parts().0, insn.parts().1).contains(&Move::ShadowPointer)) {
             let at = At { clause: Clause::P14, trampoline, pc: insn.at };
             tally.judged(case, Finding::new(at, Place::ShadowMoved, 0, 1));
         }
