@@ -8,11 +8,11 @@ use codegen::arch::machine::Machine;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use object::elf;
-use object::read::elf::{SectionHeader as _, Sym as _};
+use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
 use object::read::{SectionIndex, SymbolIndex};
 use rustc_hash::FxHashMap;
 
-use crate::elf::{Input, LE, beginning, damaged};
+use crate::elf::{Header, Input, LE, beginning, damaged, header};
 use crate::linker::Object;
 
 /// The sections that say of a file what its code does not.
@@ -48,6 +48,8 @@ pub struct Origin {
     pub untyped: bool,
     /// A symbol that a compiler with a convention of its own makes.
     pub other: bool,
+    /// It is a shared library.
+    pub linked: bool,
     /// The bits of the property note: landing pads, shadow stack; `None` without one.
     pub protection: Option<u32>,
     /// The names that it refers to.
@@ -76,6 +78,8 @@ pub enum Author {
     Compiler,
     /// A compiler whose functions keep a convention of their own.
     Other,
+    /// A linker: of what is in a shared library, nobody knows any more who wrote it.
+    Linker,
     /// Nobody: it has no code.
     Nobody,
 }
@@ -95,6 +99,7 @@ pub fn origin(backend: &dyn Backend, input: &Input) -> Result<Origin> {
         assembled: ASSEMBLED.iter().any(|end| input.name.ends_with(end)),
         untyped: false,
         other: false,
+        linked: false,
         protection: None,
         references: Vec::new(),
         functions: Vec::new(),
@@ -110,7 +115,7 @@ pub fn origin(backend: &dyn Backend, input: &Input) -> Result<Origin> {
         origin.notes.extend(NOTES.iter().position(|note| *note == name));
     }
     if let Some(marks) = &backend.facts().marks {
-        origin.protection = protection(marks, &object)?;
+        origin.protection = protection(marks, input, &object.sections)?;
     }
     let referred = referred(machine, &object)?;
     for index in 1..object.symbols.len() {
@@ -161,16 +166,17 @@ fn referred(machine: &Machine, object: &Object) -> Result<FxHashMap<usize, (bool
 /// The bits of an object's property note that say which protection it is compiled for; `None` without a note.
 ///
 /// # Errors
-/// A damaged file, or none that a linker takes.
+/// A damaged file.
 pub fn noted(marks: &Marks, input: &Input) -> Result<Option<u32>> {
-    protection(marks, &Object::read(input)?)
+    let sections = header(input)?.sections(LE, input.bytes).map_err(damaged(input.name))?;
+    protection(marks, input, &sections)
 }
 
-/// The same, of an object that was read.
-fn protection(marks: &Marks, object: &Object) -> Result<Option<u32>> {
-    let fail = damaged(object.name);
-    for section in object.sections.iter() {
-        let Some(mut notes) = section.notes(LE, object.bytes).map_err(&fail)? else { continue };
+/// The same, of sections that were read.
+fn protection(marks: &Marks, input: &Input, sections: &SectionTable<Header>) -> Result<Option<u32>> {
+    let fail = damaged(input.name);
+    for section in sections.iter() {
+        let Some(mut notes) = section.notes(LE, input.bytes).map_err(&fail)? else { continue };
         while let Some(note) = notes.next().map_err(&fail)? {
             let Some(mut properties) = note.gnu_properties(LE) else { continue };
             while let Some(property) = properties.next().map_err(&fail)? {
@@ -196,6 +202,8 @@ pub fn authors(all: &[Origin]) -> Vec<Author> {
     let author = |origin: &Origin| {
         if !origin.has_code {
             Author::Nobody
+        } else if origin.linked {
+            Author::Linker
         } else if origin.other {
             Author::Other
         } else if origin.assembled {

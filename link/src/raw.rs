@@ -20,8 +20,8 @@ pub struct Raw<'a> {
     pub symbols: Vec<(String, u64, u64)>,
     /// Other labels in the dump, with their offsets.
     pub labels: Vec<(String, u64)>,
-    /// Named tables in the dump: name, offset and size.
-    pub tables: Vec<(&'static str, u64, u64)>,
+    /// Tables and other data in the dump: name, offset and size.
+    pub data: Vec<(String, u64, u64)>,
     /// References to targets outside of the dump.
     pub calls: Vec<Call>,
 }
@@ -94,7 +94,7 @@ fn write(raw: &Raw) -> object::write::Result<Vec<u8>> {
         let id = w.add_string(call.target.as_bytes());
         w.write_symbol(&symbol(w.string_offset(Some(id)), (None, elf::STT_NOTYPE), 0, 0));
     }
-    for (name, offset, size) in &raw.tables {
+    for (name, offset, size) in &raw.data {
         let id = w.add_string(name.as_bytes());
         w.write_symbol(&symbol(w.string_offset(Some(id)), (Some(1), elf::STT_OBJECT), *offset, *size));
     }

@@ -94,6 +94,19 @@ begin below
 	ret
 end below
 
+begin across
+	mov	%rdi, -24(%rsp)
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	call	helper@PLT
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	mov	-24(%rsp), %rax
+	ret
+end across
+
 begin above
 	mov	8(%rsp), %rax
 	mov	%rax, 16(%rsp)

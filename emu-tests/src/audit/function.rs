@@ -33,7 +33,7 @@ const AROUND: usize = 3;
 const PAIRS: usize = 4;
 
 /// Where processes and threads begin, which nobody calls.
-const BEGINNINGS: [&str; 4] = ["_start", "__start", "_start_c", "__clone"];
+const BEGINNINGS: [&str; 5] = ["_start", "__start", "_start_c", "__clone", "clone"];
 /// What changes control words on purpose (C11, 7.6), behind underscores.
 const CONTROLS: [&str; 9] = [
     "feclearexcept",

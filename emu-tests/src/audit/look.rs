@@ -60,8 +60,8 @@ pub(super) struct Look {
     entry: [u64; GENERAL],
     gpr: [u64; GENERAL],
     last: u64,
-    /// Behind which calls it is to go on: until then, rows are of another frame.
-    open: Vec<u64>,
+    /// Behind which call it is to go on, and with which SP: until then, rows are of another frame, which may be its own again.
+    open: Option<(u64, u64)>,
     /// The instruction that changed each register last.
     pub writers: [u64; GENERAL],
     /// Rows that are wrong, by instruction and place.
@@ -106,7 +106,7 @@ impl Look {
             entry: [0; GENERAL],
             gpr: [0; GENERAL],
             last: 0,
-            open: Vec::new(),
+            open: None,
             writers: [0; GENERAL],
             wrong: FxHashMap::default(),
             without: FxHashSet::default(),
@@ -126,7 +126,7 @@ impl Look {
     pub fn begin(&mut self, gpr: [u64; GENERAL], number: u64) {
         (self.entry, self.gpr, self.number) = (gpr, gpr, number);
         (self.last, self.writers, self.is_left) = (0, [0; GENERAL], false);
-        self.open.clear();
+        self.open = None;
         self.written.clear();
         self.arguments.clear();
         self.below.clear();
@@ -141,15 +141,17 @@ impl Look {
         }
     }
 
-    /// A function that it called has returned.
+    /// A function that it called has returned. What lay below SP is that function's, the red zone too.
     pub fn returned(&mut self, gpr: [u64; GENERAL]) {
         self.went_on();
         self.moved(gpr);
+        let zone = (self.sp().wrapping_sub(self.registers.machine.red_zone) & !7..self.sp()).step_by(8);
+        self.below.extend(zone.filter(|at| self.written.contains(at)));
     }
 
     /// The run goes on: if the function's own return brought it there, that was none.
     fn went_on(&mut self) {
-        if self.open.is_empty() && self.returns.contains(&self.last) {
+        if self.open.is_none() && self.returns.contains(&self.last) {
             self.unpaired.entry(self.last).or_insert(self.number);
         }
     }
@@ -189,15 +191,13 @@ impl Look {
             }
         }
         self.last = pc;
-        if self.open.last() == Some(&pc) {
-            self.open.pop();
-        }
-        if !self.open.is_empty() || !self.own.contains(&pc) {
-            self.is_left |= self.open.is_empty();
+        let sp = self.sp();
+        self.open = self.open.filter(|(behind, called)| pc != *behind || sp < *called);
+        if self.open.is_some() || !self.own.contains(&pc) {
+            self.is_left |= self.open.is_none();
             return;
         }
-        let behind = self.next.get(&pc).filter(|_| self.calls.contains(&pc));
-        self.open.extend(behind);
+        self.open = self.next.get(&pc).filter(|_| self.calls.contains(&pc)).map(|behind| (*behind, sp));
         let table = self.table.clone();
         let Some(row) = table.row(pc) else {
             if !table.is_untold(pc) {
@@ -239,7 +239,7 @@ impl Look {
                     let above = Foreign { number: self.number, word, off: word - frame };
                     self.above.entry(self.last).or_insert(above);
                 }
-            } else if self.below.contains(&word) && word < limit && is_own {
+            } else if self.below.contains(&word) && word < self.sp() && is_own {
                 let dead = Foreign { number: self.number, word, off: self.sp().wrapping_sub(word) };
                 self.dead.entry(self.last).or_insert(dead);
             } else if word >= frame {

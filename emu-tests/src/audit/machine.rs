@@ -78,7 +78,7 @@ pub(super) struct Subject<'a> {
 pub(super) enum Callee {
     /// They change all of them.
     Hostile,
-    /// They change those of results.
+    /// They change those of results. The stack below their frames is theirs all the same: what C copies of it is no value.
     Gentle,
 }
 
@@ -340,7 +340,7 @@ impl<'a> Machine<'a> {
                 r.set_vector(uc, i, &left);
             }
         }
-        for at in (sp - SCRIBBLED..sp).step_by(8).filter(|_| callee == Callee::Hostile) {
+        for at in (sp - SCRIBBLED..sp).step_by(8) {
             put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
         }
         if uc.enforces().is_empty() {

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
-use link::origin::{Author, Origin, authors, origin};
-use link::{Image, Input, Options, SymbolKind, link, relocatable};
+use link::origin::{Author, Origin, authors, noted, origin};
+use link::{Image, Input, Options, Runnable, SymbolKind, link, runnable};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
+use crate::engine::registers::Registers;
+use crate::engine::unwind::Table;
 use crate::marks::pads::has_pad;
 
 /// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
@@ -30,6 +32,8 @@ pub enum Boundary {
     Declared,
     /// It is global, and no compiler's code is there that could call it.
     Global,
+    /// A shared library exports it.
+    Exported,
     /// It was asked for by name.
     Asked,
 }
@@ -72,6 +76,7 @@ pub(super) struct Members {
     pub objects: usize,
     /// Those that a person wrote, by the signs of it.
     pub by_hand: BTreeMap<&'static str, usize>,
+    pub libraries: usize,
     pub of_others: usize,
     pub other_compiler: bool,
     pub private: usize,
@@ -86,12 +91,26 @@ impl Members {
     /// # Errors
     /// An object is damaged.
     pub fn of(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) -> Result<Members> {
-        let linkable = objects.iter().map(|object| relocatable(backend, object)).collect::<Result<Vec<_>>>()?;
+        let linkable = objects.iter().map(|object| runnable(backend, object)).collect::<Result<Vec<_>>>()?;
         let named = objects.iter().zip(&linkable);
-        let inputs: Vec<Input> = named.map(|(object, bytes)| Input { name: object.name, bytes }).collect();
-        let origins = inputs.iter().map(|input| origin(backend, input)).collect::<Result<Vec<_>>>()?;
+        let inputs: Vec<Input> = named.map(|(object, of)| Input { name: object.name, bytes: &of.bytes }).collect();
+        let origin = |((input, given), of): ((&Input, &Input), &Runnable)| {
+            let mut origin = origin(backend, input)?;
+            if let Some(library) = &of.library {
+                origin.linked = true;
+                origin.functions.retain(|name| library.exported.contains(name));
+                let marks = backend.facts().marks.as_ref();
+                origin.protection = marks.map(|marks| noted(marks, given)).transpose()?.flatten();
+            }
+            Ok(origin)
+        };
+        let origins = inputs.iter().zip(objects).zip(&linkable).map(origin).collect::<Result<Vec<_>>>()?;
         let authors = authors(&origins);
-        let hand = |author: &Author| matches!(author, Author::Person(_)) || asked.all && *author == Author::Compiler;
+        let hand = |author: &Author| match author {
+            Author::Person(_) | Author::Linker => true,
+            Author::Compiler => asked.all,
+            Author::Other | Author::Nobody => false,
+        };
         let with_code = origins.iter().filter(|origin| origin.has_code).count();
         let by_hand = authors.iter().filter(|author| matches!(author, Author::Person(_))).count();
         let made = authors.contains(&Author::Compiler);
@@ -102,6 +121,7 @@ impl Members {
             functions: Vec::new(),
             objects: with_code,
             by_hand: signs(&authors),
+            libraries: authors.iter().filter(|author| **author == Author::Linker).count(),
             of_others: authors.iter().filter(|author| **author == Author::Other).count(),
             other_compiler,
             private: 0,
@@ -116,9 +136,11 @@ impl Members {
             0 => origins.iter().any(|origin| origin.has_table),
             count => 2 * tables >= count,
         };
-        let groups = members.linked(backend, &inputs, &chosen);
+        let groups = members.linked(backend, (&inputs, &linkable), &chosen);
         for (image, of) in groups {
             let number = members.images.len();
+            let is_library = of.first().is_some_and(|member| authors[*member] == Author::Linker);
+            let wants_rows = if is_library { most_have_rows(backend, &image)? } else { wants_rows };
             let functions = image.symbols.iter().filter(|symbol| {
                 let defined = symbol.input.and_then(|input| of.get(input));
                 defined.is_some_and(|member| origins[*member].functions.contains(&symbol.name)) && !symbol.local
@@ -133,14 +155,15 @@ impl Members {
                 if has(Promise::Pads) && is_taken && is_function && !has_pad(backend, &image, symbol.address) {
                     members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
                 }
-                match callers.boundary(&symbol.name, authors[*member] == Author::Compiler) {
+                match callers.boundary(&symbol.name, authors[*member]) {
                     Ok(boundary) => {
-                        let member = inputs[*member].name.to_owned();
+                        let name = inputs[*member].name.to_owned();
                         members.functions.push((
                             number,
-                            Function { member, symbol: symbol.clone(), boundary, wants_rows, marks: bits },
+                            Function { member: name, symbol: symbol.clone(), boundary, wants_rows, marks: bits },
                         ));
                     }
+                    Err(_) if asked.only.is_some() => {}
                     Err(true) => members.address_taken += 1,
                     Err(false) => members.private += 1,
                 }
@@ -150,8 +173,14 @@ impl Members {
         Ok(members)
     }
 
-    /// The chosen objects, linked together; or, where they do not fit together, each alone. With each image, its objects.
-    fn linked(&mut self, backend: &dyn Backend, inputs: &[Input], chosen: &[usize]) -> Vec<(Image, Vec<usize>)> {
+    /// The chosen objects, linked together; or, where they do not fit together, each alone, as libraries are. With each image, its
+    /// objects.
+    fn linked(
+        &mut self,
+        backend: &dyn Backend,
+        (inputs, of): (&[Input], &[Runnable]),
+        chosen: &[usize],
+    ) -> Vec<(Image, Vec<usize>)> {
         let image = |of: &[usize]| {
             let inputs: Vec<Input> = of.iter().map(|n| inputs[*n]).collect();
             let stub = Some(backend.machine().ret);
@@ -163,13 +192,16 @@ impl Members {
         let mut alone = Vec::new();
         for n in chosen {
             match image(&[*n]) {
-                Ok(image) => alone.push((image, vec![*n])),
+                Ok(mut image) => {
+                    of[*n].library.iter().for_each(|library| library.with_data(&mut image));
+                    alone.push((image, vec![*n]));
+                }
                 Err(why) => self.unlinked.push((inputs[*n].name.to_owned(), why.to_string())),
             }
         }
         let all: Vec<usize> = alone.iter().flat_map(|(_, of)| of.clone()).collect();
         match image(&all) {
-            Ok(together) if all.len() > 1 => vec![(together, all)],
+            Ok(together) if all.len() > 1 && !all.iter().any(|n| of[*n].library.is_some()) => vec![(together, all)],
             _ => alone,
         }
     }
@@ -197,11 +229,13 @@ impl<'a> Callers<'a> {
     }
 
     /// Why C's convention binds a function; otherwise, is its address taken?
-    fn boundary(&self, name: &str, compiled: bool) -> std::result::Result<Boundary, bool> {
+    fn boundary(&self, name: &str, author: Author) -> std::result::Result<Boundary, bool> {
         if let Some(only) = &self.asked.only {
             return if only(name) { Ok(Boundary::Asked) } else { Err(false) };
         }
-        if self.called.contains(name) || compiled {
+        if author == Author::Linker {
+            Ok(Boundary::Exported)
+        } else if self.called.contains(name) || author == Author::Compiler {
             Ok(Boundary::Called)
         } else if self.asked.declared.contains(name) {
             Ok(Boundary::Declared)
@@ -211,6 +245,15 @@ impl<'a> Callers<'a> {
             Err(self.taken.contains(name))
         }
     }
+}
+
+/// Does the unwind table have most of a library's functions?
+fn most_have_rows(backend: &dyn Backend, image: &Image) -> Result<bool> {
+    let registers = Registers::of(backend.machine(), &backend.facts().abi)?;
+    let functions = image.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Function);
+    let starts: Vec<u64> = functions.map(|function| function.address).collect();
+    let table = Table::read(image, registers, None, starts.iter().copied())?;
+    Ok(2 * starts.iter().filter(|start| table.row(**start).is_some()).count() >= starts.len())
 }
 
 /// How many objects have each sign of having been written by hand.

@@ -37,6 +37,8 @@ pub struct Audited {
     pub objects: usize,
     /// Those that a person wrote, by the signs of it.
     pub by_hand: BTreeMap<&'static str, usize>,
+    /// Shared libraries: of what they export, nobody knows who wrote it.
+    pub libraries: usize,
     /// Those of compilers whose functions keep a convention of their own: none was judged.
     pub of_others: usize,
     /// Most look so: another compiler has made them, and none was judged.
@@ -68,6 +70,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
         engine: asked.engine.version(backend)?,
         objects: members.objects,
         by_hand: members.by_hand,
+        libraries: members.libraries,
         of_others: members.of_others,
         other_compiler: members.other_compiler,
         functions,

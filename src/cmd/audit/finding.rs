@@ -54,7 +54,8 @@ impl<'a> Finding<'a> {
     fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
         let Done { name: file, given, audited, lines } = done;
         let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
-        let place = if file.is_empty() { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
+        let alone = file.is_empty() || file == object;
+        let place = if alone { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
         let of = function.map_or_else(String::new, |function| format!(" {function}"));
         let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
         let spot = function.map(|function| (object.to_owned(), function.to_owned(), claim.offset.unwrap_or(0)));
@@ -82,6 +83,7 @@ impl<'a> Finding<'a> {
 
     /// The object, and the archive that it is in.
     pub fn place(&self) -> String {
-        if self.file.is_empty() { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
+        let alone = self.file.is_empty() || self.file == self.object;
+        if alone { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
     }
 }

@@ -97,7 +97,12 @@ fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     let share = executed * 100 / bytes.max(1);
     let _ = writeln!(out, "{} ({}, by {})", printable(name), audited.arch, audited.engine);
     let by_hand: usize = audited.by_hand.values().sum();
-    let _ = writeln!(out, "{by_hand:>6} of {} objects are written by hand", audited.objects);
+    if audited.objects > audited.libraries {
+        let _ = writeln!(out, "{by_hand:>6} of {} objects are written by hand", audited.objects - audited.libraries);
+    }
+    if audited.libraries > 0 {
+        let _ = writeln!(out, "       a shared library: what it exports is judged, whoever wrote it");
+    }
     if audited.of_others > 0 {
         let _ = writeln!(out, "{:>6} not judged: a compiler with a convention of its own made them", audited.of_others);
     }

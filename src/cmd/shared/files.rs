@@ -182,8 +182,9 @@ impl Files {
     }
 }
 
-/// By its name, is it an object, an archive of them, or a header?
+/// By its name, is it an object, an archive of them, a shared library, or a header?
 fn is_wanted(path: &Path) -> bool {
     let end = path.extension().and_then(|end| end.to_str());
-    matches!(end, Some("o" | "a" | "ko" | "h" | "hpp" | "deb"))
+    let versioned = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(".so."));
+    matches!(end, Some("o" | "a" | "ko" | "so" | "h" | "hpp" | "deb")) || versioned
 }
