@@ -413,6 +413,26 @@ fn a_note_that_promises_too_much_is_claimed() {
     }
 }
 
+/// Memory that appears in the middle of a run leads Unicorn to nothing that it has freed: a loop over many pages takes long enough for
+/// it to make its TLB smaller.
+#[test]
+#[ignore = "needs valgrind"]
+fn memory_that_appears_is_no_trouble_under_valgrind() {
+    let (_, tools) = arches()[0];
+    let bench = Bench::new();
+    let c = "void fill(char *to, const char *from, long n) { for (long i = 0; i < n; i += 16) __builtin_memcpy(to + i, from + i, 16); }\n";
+    fs::write(bench.path("fill.c"), c).unwrap();
+    bench.tool(&format!("{tools}gcc"), &["-c", "-O1", "-fasynchronous-unwind-tables", "fill.c"]);
+    let mut run = Command::new("valgrind");
+    // Translated code is written over.
+    run.args(["--smc-check=all-non-file", "--error-exitcode=99", "--quiet", env!("CARGO_BIN_EXE_tramptool")]);
+    run.args(["audit", "fill.o", "--all", "--sandbox", "off"]).current_dir(bench.path(""));
+    let out = run.env("RAYON_NUM_THREADS", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("1 of 1 functions judged"));
+}
+
 /// Nothing is judged, and that is no pass.
 #[test]
 fn nothing_judged_is_no_pass() {

@@ -252,7 +252,7 @@ fn by_another_engine_that_enforces_faults_of_pads_and_returns_are_stopped() {
     }
 }
 
-/// Functions that check their return addresses: one finds another, and one does not.
+/// Functions that check their return addresses: one finds another, one takes it from memory that it is given, and one is good.
 const CHECKED: [(&str, &str, &str); 2] = [
     (
         "aarch64-linux-gnu-",
@@ -262,6 +262,11 @@ const CHECKED: [(&str, &str, &str); 2] = [
         sub sp, sp, #16
         autiasp
         add sp, sp, #16
+        ret
+    given:
+        paciasp
+        ldr x30, [x0]
+        autiasp
         ret
     good:
         paciasp
@@ -276,6 +281,11 @@ const CHECKED: [(&str, &str, &str); 2] = [
         addi ra, ra, 4
         .4byte 0xcdc0c073   # sspopchk ra
         addi ra, ra, -4
+        ret
+    given:
+        .4byte 0xce104073
+        ld ra, 0(a0)
+        .4byte 0xcdc0c073
         ret
     good:
         .4byte 0xce104073
@@ -358,13 +368,14 @@ fn stops(found: &Value) -> Vec<[&str; 3]> {
 fn by_another_engine_that_enforces_an_audit_goes_no_further_than_a_check_that_fails() {
     for (prefix, place, code) in CHECKED {
         let b = Bench::new();
-        let path = object(&b, prefix, &["bad", "good"], code);
+        let path = object(&b, prefix, &["bad", "given", "good"], code);
         let found = report(&["audit", &path, "--enforce"]);
         assert_eq!(stops(&found), [["bad", place, "note"]], "{prefix}");
         let functions = found["units"][0]["functions"].as_array().unwrap();
         let returned: Vec<_> = functions.iter().map(|f| (f["returned"] == 0, f["not_judged"].as_str())).collect();
-        let why = "the check of its return address stops it";
-        assert_eq!(returned, [(true, Some(why)), (false, None)], "{found}");
+        let bad = "the check of its return address stops it";
+        let given = "it checks a return address out of memory, which nobody had signed or pushed";
+        assert_eq!(returned, [(true, Some(bad)), (true, Some(given)), (false, None)], "{found}");
     }
 }
 

@@ -464,17 +464,19 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     }
 }
 
-/// A protection stops the CPU: it is noted, and the run goes on as without, where an instruction can be gone on with.
+/// A protection stops the CPU: it is noted, and the run goes on as without. A check of the return address would stop it again.
 fn guarded(uc: &mut Cpu<'_, Watch>, guard: Guard, pc: u64) -> bool {
-    let stops = &mut uc.data_mut().stops;
-    if stops.len() < STOPS && !stops.contains(&(guard, pc)) {
-        stops.push((guard, pc));
+    let checks = matches!(guard, Guard::Checked | Guard::Signed);
+    let r = uc.data().registers;
+    let checked = r.abi.link.filter(|_| checks).map(|link| (r.machine.stripped)(r.get(uc, link)));
+    let watch = uc.data_mut();
+    let own = |at| (EXIT..EXIT + PAGE).contains(&at) || watch.own.contains(&at);
+    if checked.is_some_and(|at| !own(at)) {
+        watch.stopped = Some("it checks a return address out of memory, which nobody had signed or pushed".to_owned());
+    } else if watch.stops.len() < STOPS && !watch.stops.contains(&(guard, pc)) {
+        watch.stops.push((guard, pc));
     }
-    match guard {
-        Guard::LandingPad | Guard::ShadowStack => true,
-        // The instruction checks, and would be stopped again.
-        Guard::Checked | Guard::Signed => false,
-    }
+    !checks
 }
 
 /// The kernel is called, and has a result.

@@ -55,11 +55,16 @@ pub fn end_where_it_aborts(code: i32) -> Result<()> {
 ///
 /// # Errors
 /// Unicorn does not have the architecture, or not the memory.
-pub(super) fn open<D: 'static>(backend: &dyn Backend, memory: &Rc<Memory>, data: D) -> Result<Unicorn<'static, D>> {
+pub(super) fn open<D: 'static>(
+    backend: &dyn Backend,
+    memory: &Rc<Memory>,
+    data: D,
+) -> Result<Unicorn<'static, Held<D>>> {
     let machine = backend.machine();
     let arch = Arch::try_from(machine.arch as usize).map_err(failed("architecture"))?;
     let mode = Mode::try_from(machine.mode).map_err(failed("mode"))?;
-    let mut uc = Unicorn::new_with_data(arch, mode, data).map_err(failed("open"))?;
+    let held = Held { data, written: None, again: None };
+    let mut uc = Unicorn::new_with_data(arch, mode, held).map_err(failed("open"))?;
     translate_into(&uc, TRANSLATED).map_err(failed("translation buffer"))?;
     uc.ctl_set_cpu_model(machine.cpu_model).map_err(failed("CPU model"))?;
     for &(id, value) in machine.init {
@@ -67,6 +72,54 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, memory: &Rc<Memory>, data:
     }
     lend(&mut uc, memory).map_err(failed("map"))?;
     Ok(uc)
+}
+
+/// What an engine holds.
+pub(super) struct Held<D> {
+    data: D,
+    /// The last write that a hook was told of.
+    written: Option<u64>,
+    again: Option<Again>,
+}
+
+/// An instruction that is executed again, because it lacked memory.
+///
+/// A hook on missing memory may map some, and Unicorn 2.1 would then go on with an entry of its TLB that it has freed: mapping empties
+/// the TLB, and once in 100 ms makes it smaller (`store_helper` and `tlb_mmu_resize_locked` in its cputlb.c). So the run ends there, and
+/// goes on at the same instruction. Hooks hear of it once.
+struct Again {
+    pc: u64,
+    /// The CPU as the instruction found it. A store ends the run a little later.
+    before: Context,
+    /// The run has not ended yet: what is executed meanwhile does not count.
+    is_due: bool,
+    /// What hooks have heard of already.
+    instruction: bool,
+    block: bool,
+    write: Option<u64>,
+}
+
+impl<D> Held<D> {
+    /// Has a hook on this instruction heard of it?
+    fn knows(&mut self, pc: u64, of: fn(&mut Again) -> &mut bool) -> bool {
+        let Some(again) = &mut self.again else { return false };
+        if again.is_due || again.pc == pc && std::mem::take(of(again)) {
+            return true;
+        }
+        if again.pc != pc {
+            self.again = None;
+        }
+        false
+    }
+
+    /// Has a hook on this access heard of it?
+    fn knows_access(&mut self, access: &Access) -> bool {
+        if access.is_write {
+            self.written = Some(access.at);
+        }
+        let Some(again) = &mut self.again else { return false };
+        again.is_due || access.is_write && again.write.take_if(|known| *known == access.at).is_some()
+    }
 }
 
 /// Bytes of the buffer for translated code. Unicorn's default is 1 GiB, and a process that may not reserve that is ended by the
@@ -156,13 +209,13 @@ fn read<D, const MOST: usize>(uc: &Unicorn<'_, D>, of: Registers, besides: Besid
     debug_assert_eq!(read, uc_error::OK);
 }
 
-impl<D: 'static> Engine<D> for Unicorn<'_, D> {
+impl<D: 'static> Engine<D> for Unicorn<'_, Held<D>> {
     fn data(&self) -> &D {
-        self.get_data()
+        &self.get_data().data
     }
 
     fn data_mut(&mut self) -> &mut D {
-        self.get_data_mut()
+        &mut self.get_data_mut().data
     }
 
     fn read(&self, register: i32) -> Result<u64> {
@@ -197,10 +250,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
 
     fn snapshot(&self, registers: Registers, besides: Besides, to: &mut Snapshot) {
         match besides {
-            Besides::Nothing => read::<D, GENERAL>(self, registers, besides, to),
-            Besides::Flags => read::<D, { GENERAL + 1 }>(self, registers, besides, to),
-            Besides::Control => read::<D, { GENERAL + 1 + CONTROL }>(self, registers, besides, to),
-            Besides::All => read::<D, { GENERAL + 1 + CONTROL + VECTORS }>(self, registers, besides, to),
+            Besides::Nothing => read::<Held<D>, GENERAL>(self, registers, besides, to),
+            Besides::Flags => read::<Held<D>, { GENERAL + 1 }>(self, registers, besides, to),
+            Besides::Control => read::<Held<D>, { GENERAL + 1 + CONTROL }>(self, registers, besides, to),
+            Besides::All => read::<Held<D>, { GENERAL + 1 + CONTROL + VECTORS }>(self, registers, besides, to),
         }
     }
 
@@ -260,7 +313,15 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
     }
 
     fn run_at_most(&mut self, from: u64, until: u64, instructions: usize) -> Ended {
-        self.emu_start(from, until, 0, instructions).map_err(trap)
+        self.get_data_mut().again = None;
+        let mut from = from;
+        loop {
+            let ended = self.emu_start(from, until, 0, instructions).map_err(trap);
+            let Some(mut again) = self.get_data_mut().again.take_if(|again| again.is_due) else { return ended };
+            self.context_restore(&again.before).map_err(trap)?;
+            (from, again.is_due) = (again.pc, false);
+            self.get_data_mut().again = Some(again);
+        }
     }
 
     fn stop(&mut self) {
@@ -273,12 +334,20 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
 
     fn on_instructions(&mut self, at: RangeInclusive<u64>, mut hook: OnInstruction<D>) -> Result<()> {
         let (begin, end) = bounds(&at);
-        let added = self.add_code_hook(begin, end, move |uc, pc, size| hook(uc, pc, size as usize));
+        let added = self.add_code_hook(begin, end, move |uc, pc, size| {
+            if !uc.get_data_mut().knows(pc, |again| &mut again.instruction) {
+                hook(uc, pc, size as usize);
+            }
+        });
         added.map(drop).map_err(failed("hook"))
     }
 
     fn on_blocks(&mut self, mut hook: OnInstruction<D>) -> Result<()> {
-        let added = self.add_block_hook(1, 0, move |uc, pc, size| hook(uc, pc, size as usize));
+        let added = self.add_block_hook(1, 0, move |uc, pc, size| {
+            if !uc.get_data_mut().knows(pc, |again| &mut again.block) {
+                hook(uc, pc, size as usize);
+            }
+        });
         added.map(drop).map_err(failed("hook"))
     }
 
@@ -290,7 +359,10 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
         };
         let (begin, end) = bounds(&at);
         let added = self.add_mem_hook(kind, begin, end, move |uc, kind, at, bytes, _| {
-            hook(uc, Access { at, bytes, is_write: kind == MemType::WRITE });
+            let access = Access { at, bytes, is_write: kind == MemType::WRITE };
+            if !uc.get_data_mut().knows_access(&access) {
+                hook(uc, access);
+            }
             true
         });
         added.map(|id| Hook(Box::new(id))).map_err(failed("hook"))
@@ -298,7 +370,16 @@ impl<D: 'static> Engine<D> for Unicorn<'_, D> {
 
     fn on_missing_data(&mut self, mut hook: OnMissing<D>) -> Result<()> {
         let kind = HookType::MEM_READ_UNMAPPED | HookType::MEM_WRITE_UNMAPPED;
-        let added = self.add_mem_hook(kind, 1, 0, move |uc, _, at, _, _| hook(uc, at));
+        let added = self.add_mem_hook(kind, 1, 0, move |uc, kind, at, _, _| {
+            let due = uc.get_data().again.as_ref().is_some_and(|again| again.is_due);
+            if !due && let (true, Ok(before)) = (hook(uc, at), uc.context_init()) {
+                let pc = uc.pc_read().unwrap_or(0);
+                let held = uc.get_data_mut();
+                let write = held.written.filter(|_| kind == MemType::WRITE_UNMAPPED);
+                held.again = Some(Again { pc, before, is_due: true, instruction: true, block: true, write });
+            }
+            false
+        });
         added.map(drop).map_err(failed("hook"))
     }
 
