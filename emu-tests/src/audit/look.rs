@@ -81,6 +81,8 @@ pub(super) struct Look {
     is_left: bool,
     /// Words above the own frame that were read: arguments.
     arguments: FxHashSet<u64>,
+    /// Behind the last of them, in all runs: what lies before that are arguments too, which are the function's to change.
+    behind_arguments: u64,
     below: FxHashSet<u64>,
     /// Words that the last instruction wrote below SP.
     pending: Vec<u64>,
@@ -117,6 +119,7 @@ impl Look {
             written: FxHashSet::default(),
             is_left: false,
             arguments: FxHashSet::default(),
+            behind_arguments: 0,
             below: FxHashSet::default(),
             pending: Vec::new(),
         }
@@ -139,6 +142,7 @@ impl Look {
         if is_left || self.is_left {
             self.above.retain(|_, word| word.number != self.number);
         }
+        self.above.retain(|_, word| word.off >= self.behind_arguments);
     }
 
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
@@ -244,6 +248,7 @@ impl Look {
                 self.dead.entry(self.last).or_insert(dead);
             } else if word >= frame {
                 self.arguments.insert(word);
+                self.behind_arguments = self.behind_arguments.max(word + 8 - frame);
             }
         }
     }

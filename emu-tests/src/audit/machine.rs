@@ -45,8 +45,8 @@ const NUMBER: f64 = 1.5;
 /// Bytes that C keeps of a vector register that it keeps (AAPCS64, 6.1.2; RISC-V has as many).
 pub(super) const KEPT_VECTOR: usize = 8;
 
-/// Functions that do not return.
-const ENDS: [&str; 10] = [
+/// Functions that do not return; those of libstdc++ that throw are more.
+const ENDS: [&str; 13] = [
     "abort",
     "exit",
     "_exit",
@@ -57,6 +57,9 @@ const ENDS: [&str; 10] = [
     "longjmp",
     "siglongjmp",
     "__cxa_throw",
+    "__cxa_rethrow",
+    "__cxa_throw_bad_array_new_length",
+    "_ZSt9terminatev",
 ];
 
 /// The function, and what is around it.
@@ -433,7 +436,7 @@ fn vector(i: usize, more: f64) -> [u8; VECTOR] {
 }
 
 fn is_end(name: &str) -> bool {
-    ENDS.contains(&name)
+    ENDS.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
 }
 
 /// Bytes after which the contents of memory begin anew.
