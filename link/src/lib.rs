@@ -25,4 +25,4 @@ pub use image::{Access, Image, PAGE, Section, Segment, SiteEntry, Symbol, Symbol
 pub use linker::{STUBS, examine, glance, link};
 pub use marks::{Mark, Step, code_in, mark};
 pub use options::Options;
-pub use shared::{Runnable, Shared, relocatable, runnable};
+pub use shared::{Runnable, Shared, is_executable, relocatable, runnable};

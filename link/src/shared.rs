@@ -38,6 +38,11 @@ pub fn relocatable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Cow<'a,
     }
 }
 
+/// Is it an executable, whose code runs at its own address only?
+pub fn is_executable(input: &Input) -> bool {
+    header(input).is_ok_and(|header| header.e_type(LE) == elf::ET_EXEC)
+}
+
 /// An object that functions are run from, whatever the rest of it needs.
 #[derive(Debug)]
 pub struct Runnable<'a> {

@@ -9,6 +9,7 @@ use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::{Image, STUBS};
+use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -93,7 +94,7 @@ struct Judge<'a> {
 /// No engine can be made.
 pub(super) fn judged(
     backend: &'static dyn Backend,
-    image: &Image,
+    (image, ends): &(Image, FxHashSet<u64>),
     function: &Function,
     asked: &Asked,
 ) -> Result<Judged> {
@@ -102,7 +103,7 @@ pub(super) fn judged(
     let stubs = image.sections.iter().find(|s| s.name == STUBS).map_or(0..0, |s| s.address..s.address + s.size);
     let names = image.symbols.iter().filter(|s| stubs.contains(&s.address));
     let elsewhere = Arc::new(names.map(|s| (s.address, s.name.clone())).collect());
-    let subject = Subject { backend, image, registers, start, size, elsewhere, stubs, engine: asked.engine };
+    let subject = Subject { backend, image, ends, registers, start, size, elsewhere, stubs, engine: asked.engine };
     let lines: BTreeMap<u64, Decoded> =
         decode_function(backend.machine(), image, (start, size))?.into_iter().map(|line| (line.at, line)).collect();
     let table = Arc::new(Table::read(image, registers, None, lines.keys().copied())?);

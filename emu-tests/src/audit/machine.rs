@@ -9,7 +9,7 @@ use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::{Image, PAGE};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::look::Look;
 use super::state::{LOWEST, State, is_given, is_stack};
@@ -66,6 +66,8 @@ const ENDS: [&str; 13] = [
 pub(super) struct Subject<'a> {
     pub backend: &'static dyn Backend,
     pub image: &'a Image,
+    /// Where functions of the image end.
+    pub ends: &'a FxHashSet<u64>,
     pub registers: Registers,
     pub start: u64,
     /// Bytes of it.
@@ -298,7 +300,7 @@ impl<'a> Machine<'a> {
 
     /// A function of C: what may change has changed, and it returns.
     fn called(&mut self, to: u64, number: u64, callee: Callee) -> std::result::Result<Called, End> {
-        let Subject { registers, elsewhere, image, .. } = self.subject;
+        let Subject { registers, elsewhere, image, ends, .. } = self.subject;
         let (r, abi, uc) = (*registers, registers.abi, &mut *self.uc);
         let sp = r.sp(uc);
         if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
@@ -318,7 +320,9 @@ impl<'a> Machine<'a> {
             return Err(End::Stopped("it goes on in code that is not here".to_owned()));
         }
         let uc = &mut *self.uc;
-        let (off, ends) = ((sp + abi.return_bytes()) % u64::from(abi.sp_align), name.is_some_and(|n| is_end(n)));
+        let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
+        // Nothing of the caller is behind a call that does not return.
+        let ends = name.is_some_and(|n| is_end(n)) || ends.contains(&back);
         let state = uc.data().state.clone();
         let results = [abi.rets, abi.exit_rets].concat();
         for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp && Some(*reg) != abi.link) {

@@ -7,6 +7,7 @@ use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, noted, origin};
 use link::{Image, Input, Options, Runnable, SymbolKind, link, runnable};
+use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -70,7 +71,8 @@ impl Marked {
 
 /// The objects.
 pub(super) struct Members {
-    pub images: Vec<Image>,
+    /// Each with the ends of its functions.
+    pub images: Vec<(Image, FxHashSet<u64>)>,
     /// Each with the number of its image.
     pub functions: Vec<(usize, Function)>,
     pub objects: usize,
@@ -94,17 +96,9 @@ impl Members {
         let linkable = objects.iter().map(|object| runnable(backend, object)).collect::<Result<Vec<_>>>()?;
         let named = objects.iter().zip(&linkable);
         let inputs: Vec<Input> = named.map(|(object, of)| Input { name: object.name, bytes: &of.bytes }).collect();
-        let origin = |((input, given), of): ((&Input, &Input), &Runnable)| {
-            let mut origin = origin(backend, input)?;
-            if let Some(library) = &of.library {
-                origin.linked = true;
-                origin.functions.retain(|name| library.exported.contains(name));
-                let marks = backend.facts().marks.as_ref();
-                origin.protection = marks.map(|marks| noted(marks, given)).transpose()?.flatten();
-            }
-            Ok(origin)
-        };
-        let origins = inputs.iter().zip(objects).zip(&linkable).map(origin).collect::<Result<Vec<_>>>()?;
+        let triples = inputs.iter().zip(objects).zip(&linkable);
+        let origins =
+            triples.map(|((input, given), of)| signs_of(backend, input, given, of)).collect::<Result<Vec<_>>>()?;
         let authors = authors(&origins);
         let hand = |author: &Author| match author {
             Author::Person(_) | Author::Linker => true,
@@ -168,7 +162,9 @@ impl Members {
                     Err(false) => members.private += 1,
                 }
             }
-            members.images.push(image);
+            let ends = image.symbols.iter().filter(|symbol| symbol.size > 0);
+            let ends = ends.map(|symbol| symbol.address + symbol.size).collect();
+            members.images.push((image, ends));
         }
         Ok(members)
     }
@@ -245,6 +241,18 @@ impl<'a> Callers<'a> {
             Err(self.taken.contains(name))
         }
     }
+}
+
+/// The signs of an object. Those of a shared library are in the file that was given.
+fn signs_of(backend: &dyn Backend, input: &Input, given: &Input, of: &Runnable) -> Result<Origin> {
+    let mut origin = origin(backend, input)?;
+    if let Some(library) = &of.library {
+        origin.linked = true;
+        origin.functions.retain(|name| library.exported.contains(name));
+        let marks = backend.facts().marks.as_ref();
+        origin.protection = marks.map(|marks| noted(marks, given)).transpose()?.flatten();
+    }
+    Ok(origin)
 }
 
 /// Does the unwind table have most of a library's functions?

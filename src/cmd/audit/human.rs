@@ -24,7 +24,8 @@ pub fn text(done: &[Done], findings: &[Finding], gone: &[&str], foreign: &[Strin
     }
     done.iter().for_each(|done| summary(done, &mut out));
     if !foreign.is_empty() {
-        let _ = writeln!(out, "{} files are no objects for a machine that is known here", foreign.len());
+        let _ =
+            writeln!(out, "{} files are executables, or no objects for a machine that is known here", foreign.len());
     }
     let open = |tier: Tier| findings.iter().filter(|f| !f.accepted && f.claim.tier == tier).count();
     let accepted = findings.iter().filter(|finding| finding.accepted).count();

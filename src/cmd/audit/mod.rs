@@ -20,7 +20,7 @@ use wildmatch::WildMatch;
 
 use super::shared::engine::EngineArgs;
 use super::shared::exit::{DIFFERS, DONE, TROUBLE, note};
-use super::shared::files::{Files, Origin, Unit};
+use super::shared::files::{Files, Origin, Unit, is_object_or_library};
 use super::shared::input;
 use super::shared::output;
 use super::shared::sandbox::SandboxArg;
@@ -124,7 +124,7 @@ pub struct Judgement<'a> {
 pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     let mut accepted = args.baseline.as_deref().map(Baseline::of_file).transpose()?.unwrap_or_default();
     args.baseline.iter().for_each(|path| input::note(path));
-    let mut files = Files::of(&args.files)?;
+    let mut files = Files::of(&args.files, is_object_or_library)?;
     let asked = asked(args, std::mem::take(&mut files.declared))?;
     let (foreign, inputs) = (std::mem::take(&mut files.foreign), std::mem::take(&mut files.origins));
     let here = std::env::current_dir().unwrap_or_default();

@@ -12,7 +12,7 @@ use tool::printed::{json, printable};
 
 use crate::cmd::report::ReportArgs;
 use crate::cmd::shared::exit::{DIFFERS, DONE};
-use crate::cmd::shared::files::{Files, Unit};
+use crate::cmd::shared::files::{Files, Unit, is_object};
 use crate::cmd::shared::sandbox::SandboxArg;
 use crate::cmd::shared::ui::{Format, Style, Ui, wrap};
 
@@ -25,7 +25,7 @@ const SHOWN: usize = 3;
 /// A file cannot be read, is damaged, or has no object for a known machine.
 pub fn run(paths: &[PathBuf], sandbox: &SandboxArg, report: &ReportArgs, ui: &Ui) -> Result<u8> {
     let format = report.plain("marks")?;
-    let units: Vec<Unit> = Files::of(paths)?.units().collect();
+    let units: Vec<Unit> = Files::of(paths, is_object)?.units().collect();
     if units.is_empty() {
         return Err(Error::new(
             "no object for a machine that is known here; valid: objects (.o), archives (.a), .deb, or folders of them",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use codegen::words::error::{Error, Result};
 use link::archive::{is_archive, is_thin, members, named_files};
-use link::{Input, backend_of};
+use link::{Input, backend_of, is_executable};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -53,9 +53,12 @@ impl Origin {
     }
 }
 
+/// Which files of folders and packages are looked into, by their paths.
+pub type Wanted = fn(&Path) -> bool;
+
 /// All that was given.
-#[derive(Default)]
 pub struct Files {
+    wanted: Wanted,
     units: BTreeMap<(String, &'static str), Unit>,
     /// The one that is being read.
     given: String,
@@ -72,8 +75,15 @@ impl Files {
     ///
     /// # Errors
     /// A file cannot be read, is damaged, or is none of these.
-    pub fn of(paths: &[impl AsRef<Path>]) -> Result<Files> {
-        let mut files = Files::default();
+    pub fn of(paths: &[impl AsRef<Path>], wanted: Wanted) -> Result<Files> {
+        let mut files = Files {
+            wanted,
+            units: BTreeMap::new(),
+            given: String::new(),
+            declared: HashSet::new(),
+            foreign: Vec::new(),
+            origins: Vec::new(),
+        };
         for path in paths.iter().map(AsRef::as_ref) {
             files.given = path.display().to_string();
             if path.is_dir() {
@@ -103,7 +113,7 @@ impl Files {
             let (path, kind) = (entry.path(), entry.file_type().map_err(refused)?);
             if kind.is_dir() {
                 self.folder(&path)?;
-            } else if kind.is_file() && is_wanted(&path) {
+            } else if kind.is_file() && (self.wanted)(&path) {
                 let bytes = input::bytes(&path).map_err(refused)?;
                 self.origins.push(Origin::of(&path.display().to_string(), &bytes));
                 self.file(&path.display().to_string(), bytes, From::Folder)?;
@@ -151,7 +161,13 @@ impl Files {
     }
 
     fn object(&mut self, unit: &str, name: &str, bytes: &[u8], named: bool) -> Result<()> {
-        match backend_of(&Input { name, bytes }, tool::BACKENDS) {
+        let input = Input { name, bytes };
+        match backend_of(&input, tool::BACKENDS) {
+            // Some are called like libraries.
+            Ok(_) if !named && is_executable(&input) => {
+                self.foreign.push(name.to_owned());
+                Ok(())
+            }
             Ok(backend) => {
                 let new = || Unit { name: unit.to_owned(), given: self.given.clone(), objects: Vec::new() };
                 let unit = self.units.entry((unit.to_owned(), backend.facts().name)).or_insert_with(new);
@@ -172,7 +188,8 @@ impl Files {
         if let (Some(about), Some(origin)) = (package::about(name, &parts)?, self.origins.last_mut()) {
             (origin.package, origin.version) = (Some(about.name), Some(about.version));
         }
-        package::each_file(name, &parts, &is_wanted, |inside, bytes| self.file(inside, bytes, From::Package))
+        let wanted = self.wanted;
+        package::each_file(name, &parts, &wanted, |inside, bytes| self.file(inside, bytes, From::Package))
     }
 
     /// The words of a header: a function whose name is one of them is declared there, for all that is known.
@@ -182,9 +199,14 @@ impl Files {
     }
 }
 
-/// By its name, is it an object, an archive of them, a shared library, or a header?
-fn is_wanted(path: &Path) -> bool {
+/// By its name, is it an object, an archive of them, or a header?
+pub fn is_object(path: &Path) -> bool {
     let end = path.extension().and_then(|end| end.to_str());
-    let versioned = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(".so."));
-    matches!(end, Some("o" | "a" | "ko" | "so" | "h" | "hpp" | "deb")) || versioned
+    matches!(end, Some("o" | "a" | "ko" | "h" | "hpp" | "deb"))
+}
+
+/// The same, or a shared library?
+pub fn is_object_or_library(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    is_object(path) || name.ends_with(".so") || name.contains(".so.")
 }
