@@ -49,7 +49,7 @@ pub struct Runnable<'a> {
     /// The object.
     pub bytes: Cow<'a, [u8]>,
     /// What is known of it, if it is a shared library, which is linked by itself.
-    pub library: Option<Shared>,
+    pub shared: Option<Shared>,
 }
 
 /// What is known of a shared library.
@@ -67,11 +67,11 @@ pub struct Shared {
 /// A damaged file, or an executable.
 pub fn runnable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Runnable<'a>> {
     let Some(library) = Library::read(input)? else {
-        return Ok(Runnable { bytes: Cow::Borrowed(input.bytes), library: None });
+        return Ok(Runnable { bytes: Cow::Borrowed(input.bytes), shared: None });
     };
     let bytes = Cow::Owned(library.object(backend, &|_| Ok(()))?);
     let exported = library.exported()?;
-    Ok(Runnable { bytes, library: Some(Shared { writable: library.writable, exported }) })
+    Ok(Runnable { bytes, shared: Some(Shared { writable: library.writable, exported }) })
 }
 
 impl Shared {

@@ -66,7 +66,7 @@ const ENDS: [&str; 13] = [
 pub(super) struct Subject<'a> {
     pub backend: &'static dyn Backend,
     pub image: &'a Image,
-    /// Where functions of the image end.
+    /// Where functions end that no person wrote.
     pub ends: &'a FxHashSet<u64>,
     pub registers: Registers,
     pub start: u64,
@@ -321,7 +321,7 @@ impl<'a> Machine<'a> {
         }
         let uc = &mut *self.uc;
         let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
-        // Nothing of the caller is behind a call that does not return.
+        // Compilers put nothing behind a call that does not return.
         let ends = name.is_some_and(|n| is_end(n)) || ends.contains(&back);
         let state = uc.data().state.clone();
         let results = [abi.rets, abi.exit_rets].concat();

@@ -71,7 +71,7 @@ impl Marked {
 
 /// The objects.
 pub(super) struct Members {
-    /// Each with the ends of its functions.
+    /// Each with the ends of those functions that no person wrote.
     pub images: Vec<(Image, FxHashSet<u64>)>,
     /// Each with the number of its image.
     pub functions: Vec<(usize, Function)>,
@@ -162,7 +162,9 @@ impl Members {
                     Err(false) => members.private += 1,
                 }
             }
-            let ends = image.symbols.iter().filter(|symbol| symbol.size > 0);
+            let author = |symbol: &link::Symbol| symbol.input.and_then(|input| of.get(input)).map(|n| authors[*n]);
+            let ends =
+                image.symbols.iter().filter(|s| s.size > 0 && !matches!(author(s), Some(Author::Person(_)) | None));
             let ends = ends.map(|symbol| symbol.address + symbol.size).collect();
             members.images.push((image, ends));
         }
@@ -189,7 +191,7 @@ impl Members {
         for n in chosen {
             match image(&[*n]) {
                 Ok(mut image) => {
-                    of[*n].library.iter().for_each(|library| library.with_data(&mut image));
+                    of[*n].shared.iter().for_each(|shared| shared.with_data(&mut image));
                     alone.push((image, vec![*n]));
                 }
                 Err(why) => self.unlinked.push((inputs[*n].name.to_owned(), why.to_string())),
@@ -197,7 +199,7 @@ impl Members {
         }
         let all: Vec<usize> = alone.iter().flat_map(|(_, of)| of.clone()).collect();
         match image(&all) {
-            Ok(together) if all.len() > 1 && !all.iter().any(|n| of[*n].library.is_some()) => vec![(together, all)],
+            Ok(together) if all.len() > 1 && !all.iter().any(|n| of[*n].shared.is_some()) => vec![(together, all)],
             _ => alone,
         }
     }
@@ -246,9 +248,9 @@ impl<'a> Callers<'a> {
 /// The signs of an object. Those of a shared library are in the file that was given.
 fn signs_of(backend: &dyn Backend, input: &Input, given: &Input, of: &Runnable) -> Result<Origin> {
     let mut origin = origin(backend, input)?;
-    if let Some(library) = &of.library {
+    if let Some(shared) = &of.shared {
         origin.linked = true;
-        origin.functions.retain(|name| library.exported.contains(name));
+        origin.functions.retain(|name| shared.exported.contains(name));
         let marks = backend.facts().marks.as_ref();
         origin.protection = marks.map(|marks| noted(marks, given)).transpose()?.flatten();
     }

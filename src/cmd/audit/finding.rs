@@ -54,8 +54,9 @@ impl<'a> Finding<'a> {
     fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
         let Done { name: file, given, audited, lines } = done;
         let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
-        let alone = file.is_empty() || file == object;
-        let place = if alone { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
+        // A library is its only object.
+        let file = if file == object { "" } else { file };
+        let place = if file.is_empty() { last(object).to_owned() } else { format!("{}:{}", last(file), last(object)) };
         let of = function.map_or_else(String::new, |function| format!(" {function}"));
         let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
         let spot = function.map(|function| (object.to_owned(), function.to_owned(), claim.offset.unwrap_or(0)));
@@ -83,7 +84,6 @@ impl<'a> Finding<'a> {
 
     /// The object, and the archive that it is in.
     pub fn place(&self) -> String {
-        let alone = self.file.is_empty() || self.file == self.object;
-        if alone { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
+        if self.file.is_empty() { printable(self.object) } else { printable(&format!("{}:{}", self.file, self.object)) }
     }
 }
