@@ -37,7 +37,7 @@ fn assembled(assembler: &str, code: Code) -> Vec<u8> {
     let text: String = code.text().iter().map(|text| format!("\t{text}\n")).collect();
     std::fs::write(b.path("a.s"), text).unwrap();
     let march: &[&str] = match code {
-        Code::Words(_) if assembler.starts_with("riscv64") => &["-march=rv64g_zicsr"],
+        Code::Words(_) if assembler.starts_with("riscv64") => &["-march=rv64gv_zicsr"],
         Code::Words(_) => &["-march=armv8.5-a"],
         Code::Bytes(_) => &[],
     };
@@ -206,6 +206,38 @@ fn by_another_engine_that_enforces_nothing_is_stopped_but_what_contracts_say() {
         let asks = !(kinds.contains(&"ftrace_regs_caller") && kinds.contains(&"riscv64"));
         assert_eq!(decided > 0, asks, "{kinds:?}");
         assert_the_same(kinds, &unicorn, found);
+    }
+}
+
+#[test]
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn vectors_are_executed_at_full_width() {
+    let ways = [
+        ("arm64", "qemu", [("WIDE_UPPER", "z31"), ("WIDE_MASK", "ffr")]),
+        ("riscv64", "qemu", [("WIDE_UPPER", "v31"), ("VECTOR_LENGTH", "vl")]),
+        ("x86_64", "bochs", [("WIDE_UPPER", "zmm0"), ("WIDE_MASK", "k1")]),
+    ];
+    let all = ["ftrace_caller", "ftrace_regs_caller", "return_to_handler"];
+    for (arch, engine, faults) in ways {
+        let on = ["--arch", arch, "--engine", engine];
+        let sound = report(&[&["check"], &all[..], &on].concat());
+        let wide = |row: &&Value| row["clause"] == "P2-wide" && all.iter().any(|name| row["trampoline"] == *name);
+        let rows: Vec<&Value> = sound["results"].as_array().unwrap().iter().filter(wide).collect();
+        assert!(rows.len() >= all.len(), "{arch}: {rows:?}");
+        for row in rows {
+            let reason = row["reason"].as_str().unwrap();
+            assert!(row["verdict"] == "pass" && reason.starts_with("executed: "), "{arch}: {row}");
+        }
+        for (operator, lost) in faults {
+            let found = report(&[&["mutate"], &all[..], &on, &["--only", operator, "--sample", "3"]].concat());
+            let results = found["results"].as_array().unwrap();
+            assert_eq!(results.len(), 3, "{arch} {operator}");
+            for mutant in results {
+                let lost = format!("vectors:wide:{lost}");
+                let places = mutant["places"].as_array().unwrap();
+                assert!(places.iter().any(|place| place["place"] == *lost), "{arch} {operator}: {mutant}");
+            }
+        }
     }
 }
 

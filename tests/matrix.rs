@@ -276,7 +276,9 @@ fn protections(results: &[Row]) -> String {
     line("vector registers", &|backend| {
         let (machine, abi) = (backend.machine(), &backend.facts().abi);
         let executed = format!("{} of {} bytes: executed (P2)", machine.vectors.len(), abi.vector_bytes);
-        format!("{executed}; {}: static (P2-wide)", machine.wide.name)
+        let by = machine.bare.filter(|bare| !bare.wide.is_empty());
+        let by = by.map_or(String::new(), |bare| format!(", executed by {}", bare.program.name()));
+        format!("{executed}; {}: static{by} (P2-wide)", machine.wide.name)
     });
     out
 }

@@ -1,6 +1,6 @@
 //! arm64 on a bare machine of QEMU: Arm ARM D8 (translation, indirect permissions), D8.4 (BTI), D11 (GCS), D8.10 (PAC).
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu, Returns};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu, Returns, Wide};
 use codegen::arch::pads::IndirectBranch;
 use codegen::words::abi::Reg;
 
@@ -48,6 +48,10 @@ const SET_EL1: Code = Code::Words(&[(0xd518_d080, "msr tpidr_el1, x0"), (0x17ff_
 const SET_GCS: Code =
     Code::Words(&[(0xd518_2520, "msr s3_0_c2_c5_1, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe7, "b . - 0x64")]);
 
+/// Sets ZCR_EL1.
+const SET_LENGTH: Code =
+    Code::Words(&[(0xd518_1200, "msr s3_0_c1_c2_0, x0"), (0xd503_3fdf, "isb"), (0x17ff_ffe3, "b . - 0x74")]);
+
 /// Calls by X9, which leaves BTYPE 2; jumps by X16 and by X9, which leave 1 and 3.
 const ENTER: Code = Code::Words(&[(0xd63f_0120, "blr x9"), (0xd61f_0200, "br x16"), (0xd61f_0120, "br x9")]);
 
@@ -66,15 +70,15 @@ const SCTLR: u64 = 0x30d0_0800 | 1 | 1 << 2 | 1 << 12;
 const PROTECTED: u64 = 1 << 36 | 1 << 31 | 1 << 30;
 /// GCSCR_EL1: PCRSEL, RVCHKEN, PUSHMEn.
 const GCSCR: u64 = 1 | 1 << 5 | 1 << 8;
-/// CPACR_EL1.FPEN.
-const CPACR: u64 = 3 << 20;
+/// CPACR_EL1: FPEN and ZEN.
+const CPACR: u64 = 3 << 20 | 3 << 16;
 
 /// The machine.
 pub const BARE: Option<&Bare> = Some(&Bare {
     program: Program::Qemu(Qemu {
         program: "qemu-system-aarch64",
         // The machine has the description of its devices at the start of memory.
-        arguments: &["-M", "virt", "-cpu", "max,sve=off,sme=off"],
+        arguments: &["-M", "virt", "-cpu", "max,sme=off"],
         starts_there: false,
     }),
     ram: 0x4000_0000,
@@ -82,7 +86,15 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     start: 0x4020_0000,
     boot: &[(0, BOOT)],
     parameters: (0x100, parameters),
-    around: &[(0, STUB), (0x20, ENTER), (0x40, SET_EL0), (0x50, SET_EL1), (0x60, SET_GCS), (0xa00, TRAP)],
+    around: &[
+        (0, STUB),
+        (0x20, ENTER),
+        (0x40, SET_EL0),
+        (0x50, SET_EL1),
+        (0x60, SET_GCS),
+        (0x70, SET_LENGTH),
+        (0xa00, TRAP),
+    ],
     park: 4,
     trap: 0xa00,
     entered: &[
@@ -90,8 +102,8 @@ pub const BARE: Option<&Bare> = Some(&Bare {
         Entered { by: IndirectBranch::Veneer, at: 0x24, reg: X16 },
         Entered { by: IndirectBranch::Jump, at: 0x28, reg: X9 },
     ],
-    setters: &[("tpidr_el0", 0x40), ("tpidr_el1", 0x50), ("GCSPR_EL1", 0x60)],
-    names: &[("tpidr_el0", "TPIDR_EL0"), ("tpidr_el1", "TPIDR_EL1")],
+    setters: &[("tpidr_el0", 0x40), ("tpidr_el1", 0x50), ("GCSPR_EL1", 0x60), ("ZCR_EL1", 0x70)],
+    names: NAMES,
     parts: &[("nzcv", "cpsr", 0xf000_0000)],
     // All but BTYPE.
     resumes: Some(("cpsr", "SPSR_EL1", 0xffff_f3ff)),
@@ -102,7 +114,41 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     cause,
     enforces: &[Guard::LandingPad, Guard::ShadowStack, Guard::Signed],
     shadow_stack: "GCSPR_EL1",
+    wide: WIDE,
+    lengths: Some(("ZCR_EL1", 16)),
 });
+
+/// Arm ARM B1.2.2: a V register is the first 16 bytes of its Z register.
+#[rustfmt::skip]
+const NAMES: &[(&str, &str)] = &[
+    ("tpidr_el0", "TPIDR_EL0"), ("tpidr_el1", "TPIDR_EL1"),
+    ("v0", "z0"), ("v1", "z1"), ("v2", "z2"), ("v3", "z3"),
+    ("v4", "z4"), ("v5", "z5"), ("v6", "z6"), ("v7", "z7"),
+    ("v8", "z8"), ("v9", "z9"), ("v10", "z10"), ("v11", "z11"),
+    ("v12", "z12"), ("v13", "z13"), ("v14", "z14"), ("v15", "z15"),
+    ("v16", "z16"), ("v17", "z17"), ("v18", "z18"), ("v19", "z19"),
+    ("v20", "z20"), ("v21", "z21"), ("v22", "z22"), ("v23", "z23"),
+    ("v24", "z24"), ("v25", "z25"), ("v26", "z26"), ("v27", "z27"),
+    ("v28", "z28"), ("v29", "z29"), ("v30", "z30"), ("v31", "z31"),
+];
+
+/// Arm ARM B1.4.2.
+const WIDE: &[Wide] = &{
+    const Z: [&str; 32] = [
+        "z0", "z1", "z2", "z3", "z4", "z5", "z6", "z7", "z8", "z9", "z10", "z11", "z12", "z13", "z14", "z15", "z16",
+        "z17", "z18", "z19", "z20", "z21", "z22", "z23", "z24", "z25", "z26", "z27", "z28", "z29", "z30", "z31",
+    ];
+    const P: [&str; 17] =
+        ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15", "ffr"];
+    let mut all = [Wide { name: "", bytes: 0, known: 0, set: true }; Z.len() + P.len()];
+    let mut n = 0;
+    while n < all.len() {
+        let (name, bytes, known) = if n < Z.len() { (Z[n], 256, 16) } else { (P[n - Z.len()], 32, 0) };
+        all[n] = Wide { name, bytes, known, set: true };
+        n += 1;
+    }
+    all
+};
 
 fn parameters(boot: &Boot) -> Vec<u64> {
     let (sctlr, gcscr) = if boot.enforced { (SCTLR | PROTECTED, GCSCR) } else { (SCTLR, 0) };

@@ -1,6 +1,6 @@
 //! riscv64 on a bare machine of QEMU: RISC-V privileged manual, "Supervisor-Level ISA", "Sv48", "Zicfilp", "Zicfiss".
 
-use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu};
+use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu, Wide};
 use codegen::arch::pads::IndirectBranch;
 
 use crate::regs::T1;
@@ -24,6 +24,8 @@ const BOOT: Code = Code::Words(&[
     (0x1052_9073, "csrw stvec, t0"),
     (0x718f_b283, "ld t0, 0x718(t6)"),
     (0x3002_9073, "csrw mstatus, t0"),
+    // Vectors have a type, so that instructions with them are none that do not exist.
+    (0x0d80_72d7, "vsetvli t0, zero, e64, m1, ta, ma"),
     (0x720f_b283, "ld t0, 0x720(t6)"),
     (0x3412_9073, "csrw mepc, t0"),
     (0x3020_0073, "mret"),
@@ -41,8 +43,8 @@ const ENTER: Code = Code::Words(&[(0x0003_00e7, "jalr t1"), (0x0003_0067, "jr t1
 /// Where exceptions come to.
 const TRAP: Code = Code::Words(&[(0x0000_0013, "nop"), (0x1020_0073, "sret")]);
 
-/// MSTATUS: MPP is supervisor mode, FS is dirty.
-const MSTATUS: u64 = 1 << 11 | 3 << 13;
+/// MSTATUS: MPP is supervisor mode, FS and VS are dirty.
+const MSTATUS: u64 = 1 << 11 | 3 << 13 | 3 << 9;
 /// MENVCFG: LPE and SSE.
 const PROTECTED: u64 = 1 << 2 | 1 << 3;
 /// SATP.MODE: Sv48.
@@ -58,7 +60,7 @@ const USED: u64 = 3 << 6;
 pub const BARE: Option<&Bare> = Some(&Bare {
     program: Program::Qemu(Qemu {
         program: "qemu-system-riscv64",
-        arguments: &["-M", "virt", "-cpu", "max", "-bios", "none"],
+        arguments: &["-M", "virt", "-cpu", "max,vlen=512", "-bios", "none"],
         starts_there: true,
     }),
     ram: 0x8000_0000,
@@ -84,7 +86,26 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     cause,
     enforces: &[Guard::LandingPad, Guard::Checked],
     shadow_stack: "ssp",
+    wide: WIDE,
+    lengths: None,
 });
+
+/// The V extension, chapter 3: vector registers, and what VSETVL and instructions with vectors set.
+const WIDE: &[Wide] = &{
+    const V: [&str; 32] = [
+        "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
+        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31",
+    ];
+    const CONTROL: [&str; 4] = ["vstart", "vcsr", "vl", "vtype"];
+    let mut all = [Wide { name: "", bytes: 0, known: 0, set: true }; V.len() + CONTROL.len()];
+    let mut n = 0;
+    while n < all.len() {
+        let (name, bytes) = if n < V.len() { (V[n], 64) } else { (CONTROL[n - V.len()], 8) };
+        all[n] = Wide { name, bytes, known: 0, set: n < V.len() };
+        n += 1;
+    }
+    all
+};
 
 fn parameters(boot: &Boot) -> Vec<u64> {
     let protected = if boot.enforced { PROTECTED } else { 0 };

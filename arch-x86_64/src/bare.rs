@@ -2,7 +2,9 @@
 //! paging), 6.14 (exceptions in 64-bit mode), 10.8.5 (initialization). User code runs at CPL 3; the machine's own code, at CPL 0, has
 //! each of its exceptions.
 
-use codegen::arch::bare::{Bare, Bochs, Boot, Cause, Code, Decoded, Entered, Exception, Guard, Page, Program, Returns};
+use codegen::arch::bare::{
+    Bare, Bochs, Boot, Cause, Code, Decoded, Entered, Exception, Guard, Page, Program, Returns, Wide,
+};
 use codegen::arch::pads::IndirectBranch;
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, MemorySize, OpAccess, Register};
 
@@ -90,7 +92,8 @@ const BOOT: Code = Code::Bytes(&[
 
 /// Leaves registers in the third page and asks, by a byte on port E9h, how to go on: at a step, which is vector 1, the general ones
 /// alone, and all others if the first word there is 2 then. It is 1 where all are there. If bytes are to be copied meanwhile, it does
-/// and asks again: Bochs drops what it has decoded where the guest writes. MSR 6A0h is IA32_U_CET, 6A7h IA32_PL3_SSP.
+/// and asks again: Bochs drops what it has decoded where the guest writes. MSR 6A0h is IA32_U_CET, 6A7h IA32_PL3_SSP. XCR0 is what the
+/// word at 202020h has: Bochs 2.7's XSAVEC overwrites its own header where AVX is enabled. The next word has what it is.
 const MONITOR: Code = Code::Bytes(&[
     (b"\x50", "push %rax"),
     (b"\x51", "push %rcx"),
@@ -108,7 +111,7 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\x41\x56", "push %r14"),
     (b"\x41\x57", "push %r15"),
     (b"\x83\x3c\x25\xc8\x20\x20\x00\x01", "cmpl $1, 0x2020c8"),
-    (b"\x74\x63", "je . + 0x65"),
+    (b"\x0f\x84\x83\x00\x00\x00", "je . + 0x89"),
     (b"\xf3\x48\x0f\xae\xc0", "rdfsbase %rax"),
     (b"\x48\x89\x04\x25\x48\x20\x20\x00", "mov %rax, 0x202048"),
     (b"\xf3\x48\x0f\xae\xc8", "rdgsbase %rax"),
@@ -123,20 +126,31 @@ const MONITOR: Code = Code::Bytes(&[
     (b"\x89\x14\x25\x34\x20\x20\x00", "mov %edx, 0x202034"),
     (b"\x0f\x20\xd0", "mov %cr2, %rax"),
     (b"\x48\x89\x04\x25\x28\x20\x20\x00", "mov %rax, 0x202028"),
-    (b"\x48\x0f\xae\x04\x25\x00\x22\x20\x00", "fxsave64 0x202200"),
+    (b"\x8b\x04\x25\x20\x20\x20\x00", "mov 0x202020, %eax"),
+    (b"\x39\x04\x25\x24\x20\x20\x00", "cmp %eax, 0x202024"),
+    (b"\x74\x0e", "je . + 0x10"),
+    (b"\x89\x04\x25\x24\x20\x20\x00", "mov %eax, 0x202024"),
+    (b"\x31\xd2", "xor %edx, %edx"),
+    (b"\x31\xc9", "xor %ecx, %ecx"),
+    (b"\x0f\x01\xd1", "xsetbv"),
+    (b"\x31\xd2", "xor %edx, %edx"),
+    (b"\x48\x0f\xae\x24\x25\x00\x22\x20\x00", "xsave64 0x202200"),
     (b"\xc7\x04\x25\x00\x20\x20\x00\x01\x00\x00\x00", "movl $1, 0x202000"),
     (b"\xb0\xe9", "mov $0xe9, %al"),
     (b"\xe6\xe9", "out %al, $0xe9"),
     (b"\x8b\x0c\x25\x08\x20\x20\x00", "mov 0x202008, %ecx"),
-    (b"\xe3\x11", "jrcxz . + 19"),
+    (b"\xe3\x11", "jrcxz . + 0x13"),
     (b"\x48\x8b\x3c\x25\x18\x20\x20\x00", "mov 0x202018, %rdi"),
-    (b"\xbe\x00\x28\x20\x00", "mov $0x202800, %esi"),
+    (b"\xbe\x00\x30\x20\x00", "mov $0x203000, %esi"),
     (b"\xf3\xa4", "rep movsb"),
-    (b"\xeb\xe2", "jmp . - 28"),
+    (b"\xeb\xe2", "jmp . - 0x1c"),
     (b"\x83\x3c\x25\x00\x20\x20\x00\x01", "cmpl $1, 0x202000"),
-    (b"\x72\x5e", "jb . + 0x60"),
-    (b"\x0f\x87\x6f\xff\xff\xff", "ja . - 0x8b"),
-    (b"\x48\x0f\xae\x0c\x25\x00\x22\x20\x00", "fxrstor64 0x202200"),
+    (b"\x72\x6f", "jb . + 0x71"),
+    (b"\x0f\x87\x4f\xff\xff\xff", "ja . - 0xab"),
+    (b"\x8b\x04\x25\x20\x20\x20\x00", "mov 0x202020, %eax"),
+    (b"\x31\xd2", "xor %edx, %edx"),
+    (b"\x48\x89\x04\x25\x00\x24\x20\x00", "mov %rax, 0x202400"),
+    (b"\x48\x0f\xae\x2c\x25\x00\x22\x20\x00", "xrstor64 0x202200"),
     (b"\x8b\x04\x25\x30\x20\x20\x00", "mov 0x202030, %eax"),
     (b"\x8b\x14\x25\x34\x20\x20\x00", "mov 0x202034, %edx"),
     (b"\xb9\xa0\x06\x00\x00", "mov $0x6a0, %ecx"),
@@ -223,8 +237,11 @@ const VECTORS: [(u64, u64); 11] =
 /// Vector 3 may be asked for by code.
 const BREAKPOINT: u64 = 3;
 
-/// Bytes of an XSAVE area with x87 and SSE, which XCR0 enables.
+/// Bytes of an XSAVE area with x87 and SSE.
 const XSAVE_BYTES: usize = 576;
+/// State components of XSAVE: x87 and SSE; AVX and AVX-512 too.
+const X87_SSE: u32 = 3;
+const COMPONENTS: u32 = 0xe7;
 /// CR4: PAE, OSFXSR, OSXMMEXCPT, FSGSBASE, OSXSAVE; and CET.
 const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 16 | 1 << 18;
 const CET: u64 = 1 << 23;
@@ -251,6 +268,8 @@ pub const BARE: Option<&Bare> = Some(&Bare {
         ],
         registers: REGISTERS,
         general: 0x50..0x100,
+        wide: 0x440..0xc80,
+        components: (0x20, X87_SSE, COMPONENTS),
         decode,
     }),
     // Below are holes.
@@ -279,9 +298,12 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     cause,
     enforces: &[Guard::LandingPad, Guard::ShadowStack],
     shadow_stack: "ssp",
+    wide: WIDE,
+    lengths: None,
 });
 
-/// [`MONITOR`] pushes general ones from 0x100 down; FXSAVE64's area is at 0x200 (Intel SDM volume 1, 10.5.1).
+/// [`MONITOR`] pushes general ones from 0x100 down; XSAVE's area is at 0x200 (Intel SDM volume 1, 13.4 and 13.5). Its parts for vectors
+/// are named by the registers whose upper bits they have: of YMM, those from 128 on, of the first ZMM, those from 256 on.
 const REGISTERS: &[(&str, u64, usize)] = &[
     ("cr2", 0x28, 8),
     ("u_cet", 0x30, 8),
@@ -326,7 +348,83 @@ const REGISTERS: &[(&str, u64, usize)] = &[
     ("xmm13", 0x370, 16),
     ("xmm14", 0x380, 16),
     ("xmm15", 0x390, 16),
+    ("ymm0", 0x440, 16),
+    ("ymm1", 0x450, 16),
+    ("ymm2", 0x460, 16),
+    ("ymm3", 0x470, 16),
+    ("ymm4", 0x480, 16),
+    ("ymm5", 0x490, 16),
+    ("ymm6", 0x4a0, 16),
+    ("ymm7", 0x4b0, 16),
+    ("ymm8", 0x4c0, 16),
+    ("ymm9", 0x4d0, 16),
+    ("ymm10", 0x4e0, 16),
+    ("ymm11", 0x4f0, 16),
+    ("ymm12", 0x500, 16),
+    ("ymm13", 0x510, 16),
+    ("ymm14", 0x520, 16),
+    ("ymm15", 0x530, 16),
+    ("k0", 0x640, 8),
+    ("k1", 0x648, 8),
+    ("k2", 0x650, 8),
+    ("k3", 0x658, 8),
+    ("k4", 0x660, 8),
+    ("k5", 0x668, 8),
+    ("k6", 0x670, 8),
+    ("k7", 0x678, 8),
+    ("zmm0", 0x680, 32),
+    ("zmm1", 0x6a0, 32),
+    ("zmm2", 0x6c0, 32),
+    ("zmm3", 0x6e0, 32),
+    ("zmm4", 0x700, 32),
+    ("zmm5", 0x720, 32),
+    ("zmm6", 0x740, 32),
+    ("zmm7", 0x760, 32),
+    ("zmm8", 0x780, 32),
+    ("zmm9", 0x7a0, 32),
+    ("zmm10", 0x7c0, 32),
+    ("zmm11", 0x7e0, 32),
+    ("zmm12", 0x800, 32),
+    ("zmm13", 0x820, 32),
+    ("zmm14", 0x840, 32),
+    ("zmm15", 0x860, 32),
+    ("zmm16", 0x880, 64),
+    ("zmm17", 0x8c0, 64),
+    ("zmm18", 0x900, 64),
+    ("zmm19", 0x940, 64),
+    ("zmm20", 0x980, 64),
+    ("zmm21", 0x9c0, 64),
+    ("zmm22", 0xa00, 64),
+    ("zmm23", 0xa40, 64),
+    ("zmm24", 0xa80, 64),
+    ("zmm25", 0xac0, 64),
+    ("zmm26", 0xb00, 64),
+    ("zmm27", 0xb40, 64),
+    ("zmm28", 0xb80, 64),
+    ("zmm29", 0xbc0, 64),
+    ("zmm30", 0xc00, 64),
+    ("zmm31", 0xc40, 64),
 ];
+
+/// Those that the tables of registers do not have.
+#[rustfmt::skip]
+const WIDE: &[Wide] = &[
+    wide("ymm0", 16), wide("ymm1", 16), wide("ymm2", 16), wide("ymm3", 16), wide("ymm4", 16), wide("ymm5", 16),
+    wide("ymm6", 16), wide("ymm7", 16), wide("ymm8", 16), wide("ymm9", 16), wide("ymm10", 16),
+    wide("ymm11", 16), wide("ymm12", 16), wide("ymm13", 16), wide("ymm14", 16), wide("ymm15", 16),
+    wide("k0", 8), wide("k1", 8), wide("k2", 8), wide("k3", 8), wide("k4", 8), wide("k5", 8), wide("k6", 8),
+    wide("k7", 8), wide("zmm0", 32), wide("zmm1", 32), wide("zmm2", 32), wide("zmm3", 32), wide("zmm4", 32),
+    wide("zmm5", 32), wide("zmm6", 32), wide("zmm7", 32), wide("zmm8", 32), wide("zmm9", 32), wide("zmm10", 32),
+    wide("zmm11", 32), wide("zmm12", 32), wide("zmm13", 32), wide("zmm14", 32), wide("zmm15", 32),
+    wide("zmm16", 64), wide("zmm17", 64), wide("zmm18", 64), wide("zmm19", 64), wide("zmm20", 64),
+    wide("zmm21", 64), wide("zmm22", 64), wide("zmm23", 64), wide("zmm24", 64), wide("zmm25", 64),
+    wide("zmm26", 64), wide("zmm27", 64), wide("zmm28", 64), wide("zmm29", 64), wide("zmm30", 64),
+    wide("zmm31", 64),
+];
+
+const fn wide(name: &'static str, bytes: usize) -> Wide {
+    Wide { name, bytes, known: 0, set: true }
+}
 
 /// The interrupt descriptor table at 0x400, segments at 0x600, the task state at 0x638; at 0x6a0 where segments and interrupts are,
 /// then CR3, CR4 and IA32_U_CET.

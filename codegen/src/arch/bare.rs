@@ -1,6 +1,8 @@
 //! An architecture's data for a bare machine of another emulator, `qemu-system-*` or Bochs: a machine without firmware and system,
 //! on which a few instructions of ours turn on translation of addresses, and what protects branches and returns.
 
+use std::ops::Range;
+
 use crate::arch::pads::IndirectBranch;
 use crate::words::abi::Reg;
 
@@ -71,7 +73,11 @@ pub struct Bochs {
     /// Where the code of the first page leaves registers in the third one, and takes them from: names, offsets, bytes.
     pub registers: &'static [(&'static str, u64, usize)],
     /// The offsets of those that it always leaves there: others are to be asked for.
-    pub general: std::ops::Range<u64>,
+    pub general: Range<u64>,
+    /// The offsets of vector state that it leaves there only if it is told to.
+    pub wide: Range<u64>,
+    /// Where that is told: the offset of a word, what it is usually, and where all is wanted.
+    pub components: (u64, u32, u32),
     /// What an instruction does.
     pub decode: Decode,
 }
@@ -97,7 +103,7 @@ pub struct Bare {
     pub ram: u64,
     /// Bytes of memory, of which the system gives what is touched.
     pub memory: u64,
-    /// The physical address where the CPU begins. The page there, and the two behind it, have the same virtual address.
+    /// The physical address where the CPU begins. The page there, and the three behind it, have the same virtual address.
     pub start: u64,
     /// The code of the first page, each with its offset there. The first reads [`Bare::parameters`], sets the CPU up, and goes where
     /// it waits.
@@ -135,6 +141,23 @@ pub struct Bare {
     pub enforces: &'static [Guard],
     /// The register with the address of the topmost entry of the shadow stack, which grows down.
     pub shadow_stack: &'static str,
+    /// Vector state that the tables of registers do not have.
+    pub wide: &'static [Wide],
+    /// The register that says how long vectors are, and the longest: it has one less than the number of parts of 16 bytes.
+    pub lengths: Option<(&'static str, usize)>,
+}
+
+/// A register with vector state that the tables of registers do not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Wide {
+    /// Its name here.
+    pub name: &'static str,
+    /// Its bytes, where vectors are longest.
+    pub bytes: usize,
+    /// How many of them, from the first on, a register of the tables is.
+    pub known: usize,
+    /// Can it be set?
+    pub set: bool,
 }
 
 /// How the machine is set up.

@@ -36,7 +36,8 @@ pub struct SystemCall {
     pub lost: RegSet,
 }
 
-/// Vector state beyond the registers of a table, which is judged by reading: predicates over Capstone's mnemonic and operands.
+/// Vector state beyond the registers of a table, which is judged by reading where an engine lacks it: predicates over Capstone's
+/// mnemonic and operands.
 #[derive(Debug)]
 pub struct WideVectors {
     /// Its name.

@@ -57,6 +57,11 @@ impl Emulator {
         Ok(format!("{} {}{guarded}", program.name(), process::version(program)?))
     }
 
+    /// Does it have vectors at full width?
+    pub fn has_wide(self, backend: &dyn Backend) -> bool {
+        self.bare(backend).is_ok_and(|bare| !bare.wide.is_empty())
+    }
+
     /// How it runs an architecture in a process of its own.
     ///
     /// # Errors

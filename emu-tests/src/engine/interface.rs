@@ -140,6 +140,17 @@ pub trait Engine<D> {
     fn write_bytes(&mut self, register: i32, value: &[u8]) -> Result<()>;
     /// Read general registers, and some besides, in one call.
     fn snapshot(&self, registers: Registers, besides: Besides, to: &mut Snapshot);
+    /// Vector state that [`Machine::vectors`](codegen::arch::machine::Machine::vectors) does not have: registers and their bytes. None
+    /// where the engine has none.
+    ///
+    /// # Errors
+    /// The engine is gone.
+    fn wide(&self) -> Result<Vec<(&'static str, Vec<u8>)>>;
+    /// Give all of that a length and values, which follow from a seed; without one, it is not wanted until it has one again.
+    ///
+    /// # Errors
+    /// The engine does not take them.
+    fn set_wide(&mut self, seed: Option<u64>) -> Result<()>;
     /// Set registers of 64 bits, in one call.
     fn write_all(&mut self, registers: &[i32], values: &[u64]);
     /// The program counter; 0 if the engine does not say.

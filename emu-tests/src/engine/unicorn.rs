@@ -257,6 +257,14 @@ impl<D: 'static> Engine<D> for Unicorn<'_, Held<D>> {
         }
     }
 
+    fn wide(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
+
+    fn set_wide(&mut self, _: Option<u64>) -> Result<()> {
+        Ok(())
+    }
+
     fn write_all(&mut self, registers: &[i32], values: &[u64]) {
         let (mut places, mut sizes) = ([std::ptr::null::<u64>(); GENERAL + 1], [8; GENERAL + 1]);
         let count = places.iter_mut().zip(values).map(|(place, value)| *place = value).count().min(registers.len());

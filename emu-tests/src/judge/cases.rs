@@ -126,7 +126,8 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     // tells. What comes out is compared for all.
                     let on_stack = f.args > rig.registers.abi.args.len();
                     let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
-                    let rest = Case { watched, sret, slot, ..rest };
+                    let wide = closely && contract.leaves_vectors();
+                    let rest = Case { wide, watched, sret, slot, ..rest };
                     let case = Case { attach, function, situation, closely, signals, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));
                 }

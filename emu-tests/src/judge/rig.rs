@@ -426,6 +426,9 @@ impl<'s> Rig<'s> {
         if self.dirty {
             self.uc.restore(&self.fresh);
         }
+        let name = &self.suite.contracts[case.attach].name;
+        // Whoever asks next learns that the engine is gone.
+        let _ = self.uc.set_wide(case.wide.then(|| case.wide_seed(name, self.fixture.variant)));
         let flags = self.registers.load_over(&mut *self.uc, initial, self.clean.flags);
         let as_case = std::ptr::eq(initial, &case.initial.registers) && case.initial.thread.is_none();
         self.trace().loaded = as_case.then_some(flags);

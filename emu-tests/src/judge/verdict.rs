@@ -173,8 +173,9 @@ fn not_defined(suite: &Suite, missing: &Missing) -> Row {
 
 fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: &Filter) -> Row {
     let checks = match clause {
-        // They look at each instruction.
-        Clause::Wide | Clause::Coverage => tally.instructions[trampoline] as u64,
+        // They look at each instruction; of the former, engines may execute something.
+        Clause::Wide if tally.checks[trampoline][clause as usize] == 0 => tally.instructions[trampoline] as u64,
+        Clause::Coverage => tally.instructions[trampoline] as u64,
         _ => tally.checks[trampoline][clause as usize],
     };
     let question = Question { suite, tally, filter, trampoline, clause, checks };
@@ -263,12 +264,22 @@ impl Question<'_> {
         }
     }
 
+    /// What was executed is told before what was read.
     fn wide(&self) -> Judged {
-        let lacks = self.suite.backend.machine().wide.name;
-        let lost = self.tally.failed[self.trampoline][self.clause as usize] > 0;
-        match (&self.tally.wide[self.trampoline], self.checks) {
-            (Some(at), _) if lost => Judged::fail(format!("{at} may change {lacks}, and nothing stores them before")),
+        let Question { suite, tally, trampoline, clause, .. } = *self;
+        let lacks = suite.backend.machine().wide.name;
+        let (failed, executed) = (tally.failed[trampoline][clause as usize], tally.checks[trampoline][clause as usize]);
+        match (&tally.wide[trampoline], self.checks) {
+            (Some(at), _) if failed > 0 && executed == failed => {
+                Judged::fail(format!("{at} may change {lacks}, and nothing stores them before"))
+            }
+            _ if failed > 0 => Judged::fail(format!("{failed} failures")),
+            _ if executed > 0 => Judged::pass(format!("executed: {lacks} hold")),
             (_, 0) => Judged::skip(Reason::NotLookedAt),
+            (Some(_), _) if suite.engine.has_wide(suite.backend) => Judged::skip(Reason::WideUsed),
+            (None, n) if suite.engine.has_wide(suite.backend) => {
+                Judged::pass(format!("none of {n} instructions changes {lacks}"))
+            }
             (Some(at), _) => {
                 let reason = format!("engine lacks {lacks}, and {at} may change them");
                 Judged { reason, ..Judged::skip(Reason::EngineLacks) }

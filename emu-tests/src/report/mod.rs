@@ -74,7 +74,7 @@ macro_rules! clauses {
 clauses! {
     P1 "P1", of: Trampoline, "argument registers when the traced function goes on";
     P2 "P2", of: Trampoline, "vector registers when the traced function goes on";
-    Wide "P2-wide", of: Trampoline, "vector state that the engine does not have";
+    Wide "P2-wide", of: Trampoline, "vector state that only some engines have";
     P3 "P3", of: Trampoline, "result registers when the parent goes on";
     P4 "P4", of: Trampoline, "scratch registers, where the contract keeps every register",
         unchecked: ScratchGoes;

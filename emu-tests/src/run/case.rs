@@ -101,6 +101,8 @@ pub(crate) struct Case {
     pub closely: bool,
     /// A signal's handler interrupts it, and calls the function too, with other arguments.
     pub signals: bool,
+    /// Give vectors their full width, and see what becomes of it.
+    pub wide: bool,
     /// Look at every access to the stack.
     pub watched: bool,
     /// The values that the callback writes to registers, by register.
@@ -130,6 +132,14 @@ impl Case {
     /// Scratch registers are 0, at the entry and after each call, and what is gone to by an address has one bit in it.
     pub fn sparse(&self) -> bool {
         self.handler == Handler::Any
+    }
+
+    /// The seed of vectors at full width: another one for each trampoline, fixture and situation, since the length follows
+    /// from it.
+    pub fn wide_seed(&self, trampoline: &str, fixture: &str) -> u64 {
+        format!("{trampoline} {fixture} {}", self.situation)
+            .bytes()
+            .fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte))
     }
 
     /// A value for a register.

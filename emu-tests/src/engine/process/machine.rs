@@ -14,12 +14,13 @@ use rustix::process::Pid;
 use super::child::Process;
 use super::pinned::Pinned;
 use super::program::{Files, missing, spawn};
+use super::register::word;
 use super::shared::{BATCH, DATA, MASKED, Message, Shared};
 
 /// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
 const LAST: u64 = 32 << 20;
-/// The pages of the machine's own: what sets it up, code around the code under test, registers.
-const PAGES: u64 = 3;
+/// The pages of the machine's own: what sets it up, code around the code under test, registers, bytes on their way.
+const PAGES: u64 = 4;
 /// The longest that a CPU may take for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -95,6 +96,8 @@ pub(crate) struct Machine {
     registers: OnceCell<FxHashMap<String, u32>>,
     /// Bytes of registers in the message that are to be set.
     to_set: Cell<usize>,
+    /// Vectors are wanted at full width.
+    wide: Cell<bool>,
 }
 
 impl Machine {
@@ -188,11 +191,17 @@ impl Machine {
             gone: OnceCell::new(),
             registers: OnceCell::new(),
             to_set: Cell::new(0),
+            wide: Cell::new(false),
         };
         // A jump out of a page that is not guarded comes to more landing pads than one out of a page that is.
         let guarded = if enforced { Page::Guarded } else { Page::Code };
-        for (page, is) in [(bare.start, Page::Machine), (around, guarded), (around + PAGE, Page::Machine)] {
-            machine.enter(page, page - bare.ram, is)?;
+        for n in 0..PAGES {
+            let page = bare.start + n * PAGE;
+            machine.enter(page, page - bare.ram, if page == around { guarded } else { Page::Machine })?;
+        }
+        if let Program::Bochs(bochs) = &bare.program {
+            let (at, usually, _) = bochs.components;
+            machine.put(machine.frame() + at, &usually.to_le_bytes());
         }
         Ok((machine, Files { message: message_file, ram: ram_file }))
     }
@@ -324,7 +333,7 @@ impl Machine {
         registers.try_for_each(|(number, value)| self.list_to_set(message, number, value, &[]))
     }
 
-    /// Set the bits of a mask in a register of 8 bytes or less, as [`Self::write`] does.
+    /// Set the bits of a mask in a register, as [`Self::write`] does.
     ///
     /// # Errors
     /// The process is gone, or has not the register.
@@ -362,12 +371,48 @@ impl Machine {
     /// Where the guest has left a register, and takes it from.
     fn place(&self, bochs: &Bochs, number: u32) -> Result<&[Cell<u8>]> {
         let Some((_, at, bytes)) = bochs.registers.get(number as usize) else { return Ok(&[]) };
-        let frame = self.bare.start - self.bare.ram + 2 * PAGE;
-        let all_are_there = || self.cells(frame, 1).iter().all(|byte| byte.get() == 1);
-        if !bochs.general.contains(at) && !all_are_there() && !self.ask(Asked::All)? {
+        if !bochs.general.contains(at) {
+            self.have_left(bochs)?;
+        }
+        Ok(self.cells(self.frame() + at, *bytes))
+    }
+
+    /// Vectors at full width are wanted from now on, or no longer.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn want_wide(&self, wide: bool) -> Result<()> {
+        match &self.bare.program {
+            Program::Bochs(bochs) if self.wide.replace(wide) != wide => self.have_left(bochs),
+            _ => Ok(()),
+        }
+    }
+
+    /// Have Bochs's guest leave all its registers, and vectors at full width if they are wanted.
+    fn have_left(&self, bochs: &Bochs) -> Result<()> {
+        let ((at, usually, all), frame) = (bochs.components, self.frame());
+        let wanted = if self.wide.get() { all } else { usually };
+        let has = || self.cells(frame, 1);
+        let (is_left, told) = (has().iter().all(|byte| byte.get() == 1), word(self.cells(frame + at, 4)));
+        if is_left && told == u64::from(wanted) {
+            return Ok(());
+        }
+        // What it has left already may have been set since.
+        let others = || bochs.registers.iter().filter(|(_, at, _)| is_left && !bochs.wide.contains(at));
+        let kept: Vec<Vec<u8>> =
+            others().map(|(_, at, bytes)| self.cells(frame + at, *bytes).iter().map(Cell::get).collect()).collect();
+        self.put(frame + at, &wanted.to_le_bytes());
+        has().iter().for_each(|byte| byte.set(0));
+        if !self.ask(Asked::All)? {
             return Err(Error::new("emulator: Bochs's guest does not leave its registers"));
         }
-        Ok(self.cells(frame + at, *bytes))
+        others().zip(kept).for_each(|((_, at, _), bytes)| self.put(frame + at, &bytes));
+        Ok(())
+    }
+
+    /// The third page, where Bochs's guest leaves registers.
+    fn frame(&self) -> u64 {
+        self.bare.start - self.bare.ram + 2 * PAGE
     }
 
     /// Put a register into the message's list: its number, where its bytes are, and how many; returns where the next has them.

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
-use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page, Program, Returns};
+use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page, Program, Returns, Wide};
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -27,6 +27,7 @@ use super::interface::{
     Saved, Trap, Why,
 };
 use super::registers::{Besides, Registers, Snapshot};
+use super::rng::Rng;
 use hooks::{AccessHook, Hooks, kept};
 pub(crate) use machine::Machine;
 use machine::{Said, Told};
@@ -119,6 +120,20 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
 }
 
 impl<D: 'static> Outside<D> {
+    /// The registers with vector state besides those of the tables: their numbers, and bytes now.
+    fn wide_places(&self) -> Result<Vec<(&'static Wide, u32, usize)>> {
+        let (machine, bare) = (&self.machine, self.machine.bare);
+        let parts = match bare.lengths {
+            Some((register, most)) => (self.get(place(machine, register, 8)?)? as usize + 1, most),
+            None => (1, 1),
+        };
+        let place = |wide: &'static Wide| {
+            let number = place(machine, wide.name, wide.bytes)?.number;
+            Ok((wide, number, wide.bytes * parts.0.min(parts.1) / parts.1))
+        };
+        bare.wide.iter().map(place).collect()
+    }
+
     fn place(&self, register: i32) -> Result<Place> {
         let place = self.places.get(&register).copied();
         place.ok_or_else(|| Error::new(format!("emulator: the engine has no register {register}")))
@@ -458,6 +473,32 @@ impl<D: 'static> Engine<D> for Outside<D> {
                 to.iter_mut().zip(next(abi.vector_bytes)).for_each(|(to, byte)| *to = byte.get());
             }
         }
+    }
+
+    fn wide(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        let places = self.wide_places()?;
+        let found = self.machine.read(places.iter().map(|(_, number, bytes)| (*number, *bytes)))?;
+        let mut found = found.iter().map(Cell::get);
+        let value = |(wide, _, bytes): (&Wide, u32, usize)| {
+            let all: Vec<u8> = found.by_ref().take(bytes).collect();
+            (wide.name, all.into_iter().skip(wide.known).collect())
+        };
+        Ok(places.into_iter().map(value).collect())
+    }
+
+    fn set_wide(&mut self, seed: Option<u64>) -> Result<()> {
+        self.machine.want_wide(seed.is_some())?;
+        let Some(seed) = seed else { return Ok(()) };
+        let mut rng = Rng::new(seed, 0x300);
+        if let Some((register, most)) = self.machine.bare.lengths {
+            self.put(place(&self.machine, register, 8)?, rng.next() % most as u64)?;
+        }
+        for (wide, number, bytes) in self.wide_places()?.into_iter().filter(|(wide, ..)| wide.set) {
+            let value: Vec<u8> = (0..bytes).step_by(8).flat_map(|_| rng.canary().to_le_bytes()).take(bytes).collect();
+            let mask: Vec<u8> = (0..bytes).map(|at| if at < wide.known { 0 } else { 0xff }).collect();
+            self.machine.write_bits(number, &value, &mask)?;
+        }
+        Ok(())
     }
 
     fn write_all(&mut self, registers: &[i32], values: &[u64]) {

@@ -18,15 +18,16 @@ enum { GLANCES = 0xe8, ASKS = 0xe9, STEP = 1 };
 enum { TF = 1 << 8, TRACKER = 1 << 11, PAGE = 4096, PRESENT = 1 };
 enum { NOTHING = 0 };
 // The pages of the machine's own.
-enum { MACHINE = 3 * PAGE };
+enum { MACHINE = 4 * PAGE };
 
 // What the guest has left of its registers: the general ones, or all; and that it is to leave the others too.
 enum { GENERAL, WHOLE, WANTED };
 
-// The third page: what the guest has to copy, registers as it leaves them, and the bytes to copy.
+// The third page: what the guest has to copy, which state components it leaves, and registers as it leaves them. The fourth: the bytes
+// to copy.
 struct frame {
-	uint64_t has, left, goes_on, to, none, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
-	uint8_t fxsave[0x800 - 0x100], copied[0x800];
+	uint64_t has, left, goes_on, to, components, cr2, u_cet, ssp, gs, fs, general[15], vector, error, rip, cs, flags, rsp, ss;
+	uint8_t xsave[PAGE - 0x100], copied[PAGE];
 };
 
 static uint8_t *ram;

@@ -45,6 +45,7 @@ impl Trace {
             _ => here.snapshot(),
         };
         self.begin_activation(expect, sp, resume, here.parent(sp), self.case.attach);
+        self.note_wide(here);
         if self.kind(self.case.attach).is_some_and(Kind::is_function) {
             self.call_function(here);
         }
@@ -156,6 +157,7 @@ impl Trace {
     /// T0 where no site is patched: the trampoline was called.
     fn at_sled(&mut self, here: &Here, index: usize) {
         let Some(contract) = self.contracts.get(index).cloned() else { return };
+        self.note_wide(here);
         let entry_sp = here.sp();
         match contract.stated.next {
             Next::Behind(bytes) => {
@@ -260,6 +262,7 @@ impl Trace {
     /// T4 of a function whose return was hooked.
     fn hooked_return(&mut self, here: &Here, index: usize) {
         let (expect, sp) = (here.snapshot(), here.sp());
+        self.note_wide(here);
         self.state.stack.begin(sp);
         // x86: the return slot that RET popped is below SP now, and the trampoline may use it.
         let hooked = self.state.hooked.pop();
@@ -474,6 +477,7 @@ impl Trace {
         self.check(p9, Place::BodyReturns, back, here.pc);
         self.check(p9.of(Clause::P7), Place::SpReturned, back_sp, here.sp());
         self.finish_body(here);
+        self.note_wide(here);
         self.happens(here.uc, Event::Exit);
         let mut expect = here.snapshot();
         expect[abi.fp] = fp;
@@ -528,6 +532,7 @@ impl Trace {
         let named = if calls_body { contract.vectors_kept & of_result } else { contract.vectors_kept };
         let kept = Kept { flags: contract.flags_kept, clause: Clause::P3, carriers, live, named };
         self.compare_state(here, &e.expect, &now, &kept);
+        self.compare_wide(here);
         self.state.go_on();
         self.checks.way = None;
     }

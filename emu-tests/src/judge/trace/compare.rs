@@ -42,6 +42,7 @@ impl Trace {
         let carriers = here.registers.abi.vector_args;
         let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live, named };
         self.compare_state(here, &a.expect, &now, &kept);
+        self.compare_wide(here);
     }
 
     /// The general registers `told`, of which those in `kept` are judged, each by the first of the clauses that has it.
@@ -114,6 +115,31 @@ impl Trace {
         {
             self.checks.lost_vectors(self.trampoline());
         }
+    }
+
+    /// The vector state that no table has, for the trampoline that begins.
+    pub(super) fn note_wide(&mut self, here: &Here) {
+        if self.case.wide && self.enabled {
+            // Whoever asks next learns that the engine is gone.
+            self.state.wide = here.uc.wide().unwrap_or_default();
+        }
+    }
+
+    /// It is as the trampoline found it, where handlers leave vectors alone.
+    pub(super) fn compare_wide(&mut self, here: &Here) {
+        if self.state.wide.is_empty() || !self.contract().is_some_and(|contract| contract.leaves_vectors()) {
+            return;
+        }
+        let (found, at) = (here.uc.wide().unwrap_or_default(), self.at(Clause::Wide, here.pc));
+        for ((name, want), (_, have)) in std::mem::take(&mut self.state.wide).into_iter().zip(&found) {
+            let words = |bytes: &[u8]| {
+                bytes.chunks(8).map(|word| word.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))).collect()
+            };
+            let (want, have): (Vec<u64>, Vec<u64>) = (words(&want), words(have));
+            let (want, have) = want.into_iter().zip(have).find(|(want, have)| want != have).unwrap_or_default();
+            self.check(at, Place::WideRegister { name }, want, have);
+        }
+        self.state.wide = found;
     }
 
     fn check_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {

@@ -188,6 +188,8 @@ pub(crate) struct State {
     pub events: u64,
     /// How often the CPU's clock was read since the last one.
     pub clock_reads: Cell<u64>,
+    /// The vector state that no table has, as the trampoline found it. Nothing where the engine lacks it, or the case is not about it.
+    pub wide: Vec<(&'static str, Vec<u8>)>,
     /// What registers of the platform hold since the thread was last moved to another CPU.
     pub moved: Vec<(Reg, u64)>,
     /// The program around which functions are called now.
@@ -227,12 +229,14 @@ impl State {
             refills,
             events,
             clock_reads,
+            wide,
             moved,
             begun,
         } = self;
         sites_from.clear();
         open.clear();
         moved.clear();
+        wide.clear();
         activations.clear();
         hooked.clear();
         pending.clear();
