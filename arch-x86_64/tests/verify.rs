@@ -10,6 +10,7 @@ use codegen::listing::Line;
 use codegen::listing::isa::Architecture;
 use codegen::verify::Property;
 use codegen::words::recorder::{Clock, Events, Recorder};
+use codegen::words::step::Disp;
 use tramptool_x86_64::X86_64;
 use tramptool_x86_64::insn::Insn;
 use tramptool_x86_64::option::Return;
@@ -112,4 +113,25 @@ fn a_return_that_is_not_as_asked_is_found() {
     assert_eq!(wrong_returns(Return::Int3, |insn| (insn != Insn::Int3).then_some(insn)), 1);
     let bare = |insn| Some(if matches!(insn, Insn::JmpReturn { .. }) { Insn::Ret } else { insn });
     assert_eq!(wrong_returns(Return::Thunk, bare), 1);
+}
+
+/// The CPU's state is lost below SP: a handler of a signal stores there.
+#[test]
+fn state_that_lay_below_sp_is_not_loaded_again() {
+    let convention = profiles::convention("bare", X86_64::FACTS).unwrap();
+    let target = X86_64::target(convention, convention.defaults()).unwrap();
+    let spec = Spec { callee: "handler", ..Spec::of("sled", Kind::Sled) };
+    let faults = |by: i32| {
+        backend::verify::<X86_64>(&spec, &target, |listing| {
+            let load = listing.lines.iter().position(|line| matches!(line, Line::Insn(Insn::Xrstor, _)));
+            let imm = Disp::number(by);
+            let around = [Insn::AddSp { imm }, Insn::SubSp { imm }].map(|insn| Line::Insn(insn, ""));
+            let load = load.expect("a sled loads the CPU's state");
+            listing.lines.splice(load..load, around);
+            Ok(())
+        })
+        .unwrap()
+    };
+    assert!(faults(0).is_empty(), "{:?}", faults(0));
+    assert!(faults(64).iter().any(|fault| fault.property == Property::Slots));
 }

@@ -24,7 +24,7 @@ pub const CHECKERS: [Checker; 2] = [
             "mutate --by verify --sample SAMPLE --format json",
             "mutate record_* around_* --profile bare --by verify --sample SAMPLE --format json",
         ],
-        tests: &["--test verify"],
+        tests: &["-p tramptool-cli -p tramptool-x86_64 -p tramptool-arm64 -p tramptool-riscv --test verify"],
     },
     Checker {
         name: "judge",
