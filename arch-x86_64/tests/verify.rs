@@ -46,6 +46,11 @@ fn a_label_that_is_nowhere_is_found() {
 }
 
 #[test]
+fn a_way_in_a_circle_is_found() {
+    verify::circle::<X86_64>();
+}
+
+#[test]
 fn steps_in_the_wrong_order_are_found() {
     verify::order_of_plans::<X86_64>();
 }

@@ -13,7 +13,7 @@ use codegen::profile::target::Target;
 use codegen::verify::{Broken, Fault, Property, plan};
 use codegen::words::abi::Reg;
 use codegen::words::recorder::{Clock, Events, Recorder};
-use codegen::words::step::{ExitPath, Step};
+use codegen::words::step::{ExitPath, Local, Step};
 use codegen::words::term::{Root, Term};
 
 /// A trampoline with its lines changed: what is found. Without a change nothing is.
@@ -152,26 +152,51 @@ pub fn ways<I: Mutable>() {
     finds(&faults, Property::Control);
 }
 
-/// A jump to a label that is nowhere.
-pub fn label_that_is_nowhere<I: Mutable>() {
+/// The line of the first jump, in where a trampoline makes room for records, and its label.
+fn jump<I: Mutable>(lines: &[Line<I::Insn>]) -> (usize, Local) {
+    let jumps = |(at, line): (usize, &Line<I::Insn>)| match *line {
+        Line::Insn(insn, _) => match insn.effects().flow {
+            Flow::Jump(to) => Some((at, to)),
+            _ => None,
+        },
+        _ => None,
+    };
+    lines.iter().enumerate().find_map(jumps).expect("where room is made, it goes back")
+}
+
+/// What is found where `change` changes the lines of a trampoline that makes room for records.
+fn refilled<I: Mutable>(change: impl Fn(&mut Vec<Line<I::Insn>>)) -> Vec<Fault> {
     let convention = profiles::convention("bare", I::FACTS).unwrap();
     let target = I::target(convention, convention.defaults()).unwrap();
     let recorder = Recorder { refill: true, ..Recorder::new(Events::Both, Clock::None, 1) };
     let body = Body { function: "traced", resume: 8, exit: "", signed: false };
     let spec = Spec { callee: "refill", body, ..named(Kind::Record(recorder)) };
     let faults = backend::verify::<I>(&spec, &target, |listing| {
-        let to = listing.lines.iter().find_map(|line| match *line {
-            Line::Insn(insn, _) => match insn.effects().flow {
-                Flow::Jump(to) => Some(to),
-                _ => None,
-            },
-            _ => None,
-        });
-        let to = to.expect("where room is made, it goes back");
-        listing.lines.retain(|line| !matches!(line, Line::Local(local) if *local == to));
+        change(&mut listing.lines);
         Ok(())
     });
-    finds(&faults.unwrap(), Property::Control);
+    faults.unwrap()
+}
+
+/// A jump to a label that is nowhere.
+pub fn label_that_is_nowhere<I: Mutable>() {
+    let faults = refilled::<I>(|lines| {
+        let (_, to) = jump::<I>(lines);
+        lines.retain(|line| !matches!(line, Line::Local(local) if *local == to));
+    });
+    finds(&faults, Property::Control);
+}
+
+/// A jump to itself, which every other instruction is before.
+pub fn circle<I: Mutable>() {
+    let faults = refilled::<I>(|lines| {
+        let (at, to) = jump::<I>(lines);
+        lines.insert(at, Line::Local(to));
+        let before = lines.iter().position(|line| matches!(line, Line::Local(local) if *local == to));
+        lines.remove(before.unwrap());
+    });
+    finds(&faults, Property::Control);
+    assert_eq!(faults.len(), 1, "{faults:#?}");
 }
 
 /// Every plan is in order, and one with a step that is missing or in another place is not.
