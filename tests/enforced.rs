@@ -2,8 +2,11 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use codegen::arch::bare::{Bare, Code, Program};
 use common::Bench;
@@ -215,6 +218,79 @@ fn by_another_engine_that_enforces_nothing_is_stopped_but_what_contracts_say() {
         let asks = !(kinds.contains(&"ftrace_regs_caller") && kinds.contains(&"riscv64"));
         assert_eq!(decided > 0, asks, "{kinds:?}");
         assert_the_same(kinds, &unicorn, found);
+    }
+}
+
+/// A process of Bochs, as /proc has it.
+#[derive(Debug)]
+struct Guest {
+    pid: String,
+    files: Vec<String>,
+    has_wall: bool,
+    /// Inodes of the memory that it shares.
+    shares: BTreeSet<String>,
+}
+
+/// Those that this process has started.
+fn guests(parent: u32) -> Vec<Guest> {
+    let about = |pid: String| {
+        let dir = Path::new("/proc").join(&pid);
+        let status = std::fs::read_to_string(dir.join("status")).ok()?;
+        let of =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+        let command = std::fs::read_to_string(dir.join("cmdline")).ok()?;
+        if !command.contains("bochs") || of("PPid:")? != parent.to_string() {
+            return None;
+        }
+        let files = std::fs::read_dir(dir.join("fd")).ok()?;
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        let maps = std::fs::read_to_string(dir.join("maps")).ok()?;
+        let shared = maps.lines().filter(|line| line.contains("memfd:tramptool-"));
+        let shares = shared.filter(|line| line.contains("rw-s")).filter_map(|line| line.split_whitespace().nth(4));
+        Some(Guest { pid, files, has_wall: of("Seccomp:")? == "2", shares: shares.map(str::to_owned).collect() })
+    };
+    let all = std::fs::read_dir("/proc").unwrap();
+    all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter_map(about).collect()
+}
+
+#[test]
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn code_runs_where_nothing_but_its_own_memory_is_open() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let programs = kernel_cache::directory().unwrap().join("engines/bin");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+    tool.args(["check", "sled", "--profile", "bare", "--arch", "x86_64", "--engine", "bochs"]);
+    tool.env("TRAMPTOOL_BOCHS", &programs).stdout(Stdio::null());
+    let mut judge = tool.spawn().unwrap();
+    // One for each thread of the judge waits, with no wall; code runs in those that are forked from it.
+    let begun = Instant::now();
+    let all = loop {
+        let all = guests(judge.id());
+        if all.iter().any(|guest| guest.has_wall) && all.iter().any(|guest| !guest.has_wall) {
+            break all;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{all:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    for (n, guest) in all.iter().enumerate().filter(|(_, guest)| guest.has_wall) {
+        let streams = |file: &String| ["0", "1", "2"].contains(&file.as_str());
+        assert!(guest.files.iter().all(streams), "{guest:?}");
+        assert_eq!(guest.shares.len(), 2, "messages and memory: {guest:?}");
+        for (_, other) in all.iter().enumerate().filter(|(other, _)| *other != n) {
+            assert!(guest.shares.is_disjoint(&other.shares), "{guest:?} {other:?}");
+        }
+    }
+    // They end with the judge.
+    judge.kill().unwrap();
+    judge.wait().unwrap();
+    let begun = Instant::now();
+    let lives = |guest: &Guest| {
+        let command = std::fs::read_to_string(Path::new("/proc").join(&guest.pid).join("cmdline"));
+        command.is_ok_and(|command| command.contains("bochs"))
+    };
+    while all.iter().any(lives) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{all:?}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -12,6 +12,7 @@ mod rows;
 mod show;
 
 use std::num::NonZero;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -31,6 +32,8 @@ struct Asked {
     sample: usize,
     /// A part of the names of the files.
     file: String,
+    /// What an earlier run printed: the switches that it names are tried again.
+    again: Option<String>,
     /// The first switch, and how far it is to the next one.
     from: usize,
     step: usize,
@@ -40,19 +43,21 @@ impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
         let refused = |what: String| {
             let names = CHECKERS.map(|checker| checker.name).join(", ");
-            let remedy = format!("give one of {names}, then [--file PART] [--sample N] [--from N] [--step N]");
+            let remedy =
+                format!("give one of {names}, then [--file PART] [--again FILE] [--sample N] [--from N] [--step N]");
             Failure::new("cargo xtask checker", what, remedy)
         };
         let name = args.first().map_or("", String::as_str);
         let checker = CHECKERS.iter().find(|checker| checker.name == name);
         let checker = checker.ok_or_else(|| refused(format!("no checker is called '{name}'")))?;
-        let mut asked = Asked { checker, sample: 3, file: String::new(), from: 0, step: 1 };
+        let mut asked = Asked { checker, sample: 3, file: String::new(), again: None, from: 0, step: 1 };
         let mut words = args.iter().skip(1);
         while let Some(word) = words.next() {
             let value = words.next().ok_or_else(|| refused(format!("{word} has no value")))?;
             let number = || value.parse().map_err(|_| refused(format!("{value} is no number")));
             match word.as_str() {
                 "--file" => asked.file.clone_from(value),
+                "--again" => asked.again = Some(read(Path::new(value))?),
                 "--sample" => asked.sample = number()?,
                 "--from" => asked.from = number()?,
                 "--step" => asked.step = number()?.max(1),
@@ -60,6 +65,12 @@ impl Asked {
             }
         }
         Ok(asked)
+    }
+
+    fn is_about(&self, point: &Point) -> bool {
+        // As it is printed; the line may be another one by now.
+        let told = |line: &str| line.starts_with(&point.file) && line.contains(&format!(": {}: ", point.text));
+        point.file.contains(&self.file) && self.again.as_ref().is_none_or(|again| again.lines().any(told))
     }
 }
 
@@ -78,7 +89,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     }
     let shows = Show::all(asked.checker, asked.sample, &copy)?;
     let name = asked.checker.name;
-    let mine = all.iter().enumerate().filter(|(_, point)| point.checker == name && point.file.contains(&asked.file));
+    let mine = all.iter().enumerate().filter(|(_, point)| point.checker == name && asked.is_about(point));
     let tried: Vec<(usize, &Point)> = mine.skip(asked.from).step_by(asked.step).collect();
     let (next, told, unnoticed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let one = || -> Result<(), Failure> {
