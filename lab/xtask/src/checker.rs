@@ -11,7 +11,6 @@ mod points;
 mod rows;
 mod show;
 
-use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::tools::{call, read, root};
+use crate::tools::{call, on_each_cpu, read, root};
 use crate::verb::Outcome;
 use copy::switched;
 use points::Point;
@@ -105,12 +104,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         }
         Ok(())
     };
-    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
-    // A worker that panics ends this, too.
-    std::thread::scope(|scope| {
-        let begun: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
-        begun.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
-    })?;
+    on_each_cpu(one)?;
     let (told, mut unnoticed) = (told.into_inner(), unnoticed.into_inner());
     let noticed = |of: &&Unneeded| !of.fits.load(Ordering::Relaxed) && tried.iter().any(|(_, point)| of.is(point));
     for Unneeded { file, text, reason, .. } in known.unneeded.iter().filter(noticed) {

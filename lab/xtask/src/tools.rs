@@ -2,6 +2,7 @@
 //! Programs that are run and files that are read and written, with errors that say what to do.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -85,6 +86,19 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::at(path, e, "remove it")),
         _ => Ok(()),
     }
+}
+
+/// Have this done on each CPU.
+///
+/// # Errors
+/// One of them fails.
+pub fn on_each_cpu(work: impl Fn() -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    // A worker that panics ends this, too.
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = (0..workers).map(|_| scope.spawn(&work)).collect();
+        begun.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+    })
 }
 
 /// Copy a file; the copy is younger than everything, so that make keeps it.

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use super::rows::Checker;
 use crate::failure::Failure;
-use crate::tools::{bounded, call, read, remove};
+use crate::tools::{bounded, call, on_each_cpu, read, remove};
 
 /// Seconds of CPU at least, and bytes of addresses at most, for each process.
 const SECONDS: u64 = 20;
@@ -50,7 +51,7 @@ impl Show {
         for words in checker.commands {
             let words = words.replace("SAMPLE", &sample.to_string());
             let words = words.split(' ').map(str::to_owned).collect();
-            all.push(Show::of(copy.join("target/debug/tramptool"), words, (copy, copy))?);
+            all.push(Show::new(copy.join("target/debug/tramptool"), words, copy));
         }
         for words in checker.tests {
             let mut cargo = Command::new("cargo");
@@ -63,31 +64,43 @@ impl Show {
                 let dir = manifest.parent().unwrap_or(copy);
                 let listed = call(Command::new(&program).arg("--list").current_dir(dir))?.out;
                 for name in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
-                    all.push(Show::of(program.clone(), vec!["--exact".to_owned(), name.to_owned()], (dir, copy))?);
+                    all.push(Show::new(program.clone(), vec!["--exact".to_owned(), name.to_owned()], dir));
                 }
             }
         }
+        let left = Mutex::new(all.iter_mut().enumerate());
+        on_each_cpu(|| {
+            let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((n, show)) = next() {
+                show.begin(&copy.join(format!("target/reached-{n}")))?;
+            }
+            Ok(())
+        })?;
         all.sort_by_key(|show| show.took);
         Ok(all)
     }
 
-    fn of(program: PathBuf, words: Vec<String>, (dir, copy): (&Path, &Path)) -> Result<Show, Failure> {
+    fn new(program: PathBuf, words: Vec<String>, dir: &Path) -> Show {
         let (reached, told, took) = (BTreeSet::new(), String::new(), Duration::ZERO);
-        let mut show = Show { program, words, dir: dir.to_path_buf(), reached, told, took };
-        let path = copy.join("target/reached");
-        remove(&path)?;
+        Show { program, words, dir: dir.to_path_buf(), reached, told, took }
+    }
+
+    /// Run it with nothing left out, which writes to this file what it comes to.
+    fn begin(&mut self, path: &Path) -> Result<(), Failure> {
+        remove(path)?;
         let begun = Instant::now();
-        show.told = show.run(("TRAMPTOOL_REACHED", &path.display().to_string()), 600)?;
-        show.took = begun.elapsed();
+        self.told = self.run(("TRAMPTOOL_REACHED", &path.display().to_string()), 600)?;
+        self.took = begun.elapsed();
         // What is refused notices nothing, and a test that fails anyway does not either.
-        if !(show.told.starts_with("Some(0)") || show.is_command() && show.told.starts_with("Some(1)")) {
-            let what = format!("{}: {}", show.words.join(" "), show.told.lines().next().unwrap_or_default());
+        if !(self.told.starts_with("Some(0)") || self.is_command() && self.told.starts_with("Some(1)")) {
+            let what = format!("{}: {}", self.words.join(" "), self.told.lines().next().unwrap_or_default());
             return Err(Failure::new("before anything is left out", what, "mend that row"));
         }
         if path.exists() {
-            show.reached = read(&path)?.lines().filter_map(|n| n.parse().ok()).collect();
+            self.reached = read(path)?.lines().filter_map(|n| n.parse().ok()).collect();
+            remove(path)?;
         }
-        Ok(show)
+        Ok(())
     }
 
     fn is_command(&self) -> bool {
