@@ -299,7 +299,7 @@ fn code_runs_where_nothing_but_its_own_memory_is_open() {
 fn vectors_are_executed_at_full_width() {
     let ways = [
         ("arm64", "qemu", [("WIDE_UPPER", "z31"), ("WIDE_MASK", "ffr")]),
-        ("riscv64", "qemu", [("WIDE_UPPER", "v31"), ("VECTOR_LENGTH", "vl")]),
+        ("riscv64", "qemu", [("WIDE_UPPER", "v31"), ("VECTOR_LENGTH", "vtype")]),
         ("x86_64", "bochs", [("WIDE_UPPER", "zmm0"), ("WIDE_MASK", "k1")]),
     ];
     let all = ["ftrace_caller", "ftrace_regs_caller", "return_to_handler"];
@@ -311,7 +311,7 @@ fn vectors_are_executed_at_full_width() {
         assert!(rows.len() >= all.len(), "{arch}: {rows:?}");
         for row in rows {
             let reason = row["reason"].as_str().unwrap();
-            assert!(row["verdict"] == "pass" && reason.starts_with("executed: "), "{arch}: {row}");
+            assert!(row["verdict"] == "pass" && reason == "executed at full width", "{arch}: {row}");
         }
         for (operator, lost) in faults {
             let found = report(&[&["mutate"], &all[..], &on, &["--only", operator, "--sample", "3"]].concat());

@@ -140,11 +140,11 @@ const WIDE: &[Wide] = &{
     ];
     const P: [&str; 17] =
         ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15", "ffr"];
-    let mut all = [Wide { name: "", bytes: 0, known: 0, set: true }; Z.len() + P.len()];
+    let mut all = [Wide { name: "", bytes: 0, known: 0, set: u64::MAX }; Z.len() + P.len()];
     let mut n = 0;
     while n < all.len() {
         let (name, bytes, known) = if n < Z.len() { (Z[n], 256, 16) } else { (P[n - Z.len()], 32, 0) };
-        all[n] = Wide { name, bytes, known, set: true };
+        all[n] = Wide { name, bytes, known, set: u64::MAX };
         n += 1;
     }
     all

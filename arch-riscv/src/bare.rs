@@ -37,6 +37,12 @@ const STUB: Code = Code::Words(&[(0x0000_0017, "auipc zero, 0"), (0x0000_0013, "
 /// Sets `ssp`.
 const SET_SSP: Code = Code::Words(&[(0x0115_1073, "csrw 0x011, a0"), (0xfc1f_f06f, "j . - 0x40")]);
 
+/// Sets VTYPE, and VL to the most that fits.
+const SET_VTYPE: Code = Code::Words(&[(0x80a0_7557, "vsetvl a0, zero, a0"), (0xfb1f_f06f, "j . - 0x50")]);
+
+/// Sets VCSR.
+const SET_VCSR: Code = Code::Words(&[(0x00f5_1073, "csrw vcsr, a0"), (0xfa9f_f06f, "j . - 0x58")]);
+
 /// Calls and jumps by t1, which expect a landing pad.
 const ENTER: Code = Code::Words(&[(0x0003_00e7, "jalr t1"), (0x0003_0067, "jr t1")]);
 
@@ -68,14 +74,14 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     start: 0x8000_0000,
     boot: &[(0, BOOT)],
     parameters: (0x700, parameters),
-    around: &[(0, STUB), (0x20, ENTER), (0x40, SET_SSP), (0x100, TRAP)],
+    around: &[(0, STUB), (0x20, ENTER), (0x40, SET_SSP), (0x50, SET_VTYPE), (0x58, SET_VCSR), (0x100, TRAP)],
     park: 4,
     trap: 0x100,
     entered: &[
         Entered { by: IndirectBranch::Call, at: 0x20, reg: T1 },
         Entered { by: IndirectBranch::Jump, at: 0x24, reg: T1 },
     ],
-    setters: &[("ssp", 0x40)],
+    setters: &[("ssp", 0x40), ("vtype", 0x50), ("vcsr", 0x58)],
     names: &[("s0", "fp")],
     parts: &[],
     resumes: None,
@@ -90,18 +96,24 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     lengths: None,
 });
 
-/// The V extension, chapter 3: vector registers, and what VSETVL and instructions with vectors set.
+/// The V extension, chapter 3: vector registers, and what VSETVL and instructions with vectors set. All of vector registers can be set,
+/// of VTYPE what leaves LMUL 1, of VCSR all that there is; VL follows from VTYPE, and VSTART is 0 but in traps.
 const WIDE: &[Wide] = &{
     const V: [&str; 32] = [
         "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
         "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31",
     ];
-    const CONTROL: [&str; 4] = ["vstart", "vcsr", "vl", "vtype"];
-    let mut all = [Wide { name: "", bytes: 0, known: 0, set: true }; V.len() + CONTROL.len()];
+    const CONTROL: [(&str, u64); 4] = [("vtype", 0xd8), ("vcsr", 7), ("vl", 0), ("vstart", 0)];
+    let mut all = [Wide { name: "", bytes: 0, known: 0, set: 0 }; V.len() + CONTROL.len()];
     let mut n = 0;
     while n < all.len() {
-        let (name, bytes) = if n < V.len() { (V[n], 64) } else { (CONTROL[n - V.len()], 8) };
-        all[n] = Wide { name, bytes, known: 0, set: n < V.len() };
+        let (name, bytes, set) = if n < V.len() {
+            (V[n], 64, u64::MAX)
+        } else {
+            let (name, set) = CONTROL[n - V.len()];
+            (name, 8, set)
+        };
+        all[n] = Wide { name, bytes, known: 0, set };
         n += 1;
     }
     all

@@ -423,7 +423,7 @@ const WIDE: &[Wide] = &[
 ];
 
 const fn wide(name: &'static str, bytes: usize) -> Wide {
-    Wide { name, bytes, known: 0, set: true }
+    Wide { name, bytes, known: 0, set: u64::MAX }
 }
 
 /// The interrupt descriptor table at 0x400, segments at 0x600, the task state at 0x638; at 0x6a0 where segments and interrupts are,

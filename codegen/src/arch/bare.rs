@@ -156,8 +156,8 @@ pub struct Wide {
     pub bytes: usize,
     /// How many of them, from the first on, a register of the tables is.
     pub known: usize,
-    /// Can it be set?
-    pub set: bool,
+    /// The bits that can be set, of each of its words.
+    pub set: u64,
 }
 
 /// How the machine is set up.

@@ -103,6 +103,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let records = contract.kind.recorder().is_some();
     let first = fixtures(rig.suite, filter).next().is_some_and(|first| std::ptr::eq(first, rig.fixture));
     let once = stacks.clone().next().filter(|_| first);
+    let uses_vectors = !contract.leaves_vectors() || stores_vectors(rig, attach);
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for (nth, (function, f)) in fitting.into_iter().enumerate() {
         let redirected = contract.kind.programs().is_some_and(|programs| programs.orig_stack) || f.livepatch.is_some();
@@ -126,7 +127,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     // tells. What comes out is compared for all.
                     let on_stack = f.args > rig.registers.abi.args.len();
                     let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
-                    let wide = closely && contract.leaves_vectors();
+                    let wide = watched && handler == Handler::General && !uses_vectors;
                     let rest = Case { wide, watched, sret, slot, ..rest };
                     let case = Case { attach, function, situation, closely, signals, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));
@@ -140,6 +141,13 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
         (situation.stub().is_some() || situation.early()).then_some(situation)
     });
     cases
+}
+
+/// Does it store vectors at full width? Whoever does is for handlers that use them, and not every engine has the instructions.
+fn stores_vectors(rig: &Rig, attach: usize) -> bool {
+    let stores = rig.registers.machine.wide.stores;
+    let insns = rig.decode(attach).unwrap_or_default();
+    insns.iter().filter(|insn| !insn.filler).any(|insn| stores(insn.parts().0, insn.parts().1))
 }
 
 /// The words of a block in which the first record begins, in one case each: which records have the time depends on it.

@@ -144,7 +144,7 @@ pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
         {
             continue;
         }
-        let case = &Arc::new(Case { closely: false, ..Case::clone(case) });
+        let case = &Arc::new(Case { closely: false, wide: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
         let expected = reference(&mut rig, case)?;
         let only = contract.kind.for_one_function().then_some(case.function);

@@ -49,7 +49,7 @@ pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> R
             .first()
             .ok_or_else(|| Error::unknown("function", function, functions.iter().map(|f| f.name.as_str())))?;
         // As all functions but the first are run.
-        let case = Arc::new(Case { closely: false, ..Case::clone(case) });
+        let case = Arc::new(Case { closely: false, wide: false, ..Case::clone(case) });
         rig.patch_all(SiteState::Disabled, None)?;
         rig.unwatch(RUNS as usize * ROUNDS as usize)?;
         let expected = reference(&mut rig, &case)?;

@@ -31,7 +31,7 @@ pub(crate) struct Tally {
     pub(crate) instructions: Vec<usize>,
     /// Of these, those outside of the trampoline that it jumps to, by their distance from its start, with their names.
     pub(crate) elsewhere: Vec<BTreeMap<u64, String>>,
-    /// An instruction that may change vector state that the engine does not have, by trampoline.
+    /// An instruction that may change vector state that not every engine has, by trampoline.
     pub(crate) wide: Vec<Option<String>>,
     /// Instructions that are run in the engine's place.
     pub(crate) lent: BTreeSet<String>,

@@ -173,7 +173,7 @@ fn not_defined(suite: &Suite, missing: &Missing) -> Row {
 
 fn row(suite: &Suite, tally: &Tally, trampoline: usize, clause: Clause, filter: &Filter) -> Row {
     let checks = match clause {
-        // They look at each instruction; of the former, engines may execute something.
+        // They look at each instruction, unless the engine executes what the former is about.
         Clause::Wide if tally.checks[trampoline][clause as usize] == 0 => tally.instructions[trampoline] as u64,
         Clause::Coverage => tally.instructions[trampoline] as u64,
         _ => tally.checks[trampoline][clause as usize],
@@ -270,11 +270,13 @@ impl Question<'_> {
         let lacks = suite.backend.machine().wide.name;
         let (failed, executed) = (tally.failed[trampoline][clause as usize], tally.checks[trampoline][clause as usize]);
         match (&tally.wide[trampoline], self.checks) {
-            (Some(at), _) if failed > 0 && executed == failed => {
+            _ if executed > 0 => match self.checked() {
+                Judged { verdict: Verdict::Pass, .. } => Judged::pass("executed at full width".to_owned()),
+                judged => judged,
+            },
+            (Some(at), _) if failed > 0 => {
                 Judged::fail(format!("{at} may change {lacks}, and nothing stores them before"))
             }
-            _ if failed > 0 => Judged::fail(format!("{failed} failures")),
-            _ if executed > 0 => Judged::pass(format!("executed: {lacks} hold")),
             (_, 0) => Judged::skip(Reason::NotLookedAt),
             (Some(_), _) if suite.engine.has_wide(suite.backend) => Judged::skip(Reason::WideUsed),
             (None, n) if suite.engine.has_wide(suite.backend) => {
@@ -350,7 +352,7 @@ fn undecided(contract: &Contract, clause: Clause, decided: u8) -> Option<&'stati
         Clause::P3 => &[Parent, Skipped],
         // Where the function is called below a frame, its SP is nobody's else.
         Clause::P7 if below => &[Parent, Skipped],
-        Clause::P5 | Clause::P6 | Clause::P7 | Clause::P9 | Clause::P14 => {
+        Clause::P5 | Clause::P6 | Clause::P7 | Clause::P9 | Clause::P14 | Clause::Wide => {
             &[Function, Direct, DirectJump, EarlyDirect, Parent, Skipped]
         }
         _ => &[],

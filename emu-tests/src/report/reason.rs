@@ -55,7 +55,7 @@ reasons! {
     GuardOpen "guard-open", "nobody knows, without a run, whether its return address is guarded";
     DecidesNothing "decides-nothing", "its callee decides nothing";
     EngineLacks "engine-lacks", "its instructions may change vector state that the engine lacks";
-    WideUsed "wide-used", "handlers may use vectors, so that nothing is executed at their full width";
+    WideUsed "wide-used", "handlers may use vectors, or no run was at their full width";
     WayNotTaken "way-not-taken", "not decided on a way out";
     NotInCases "not-in-cases", "nothing of this kind in the cases run";
     NotLookedAt "not-looked-at", "its instructions were not looked at";

@@ -100,6 +100,8 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
         }
         false => None,
     };
+    // None is missed later, where nobody would be told.
+    machine.bare.wide.iter().try_for_each(|wide| place(machine, wide.name, wide.bytes).map(drop))?;
     Ok(Outside {
         machine: Rc::clone(machine),
         places,
@@ -491,9 +493,14 @@ impl<D: 'static> Engine<D> for Outside<D> {
         let Some(seed) = seed else { return Ok(()) };
         let mut rng = Rng::new(seed, 0x300);
         if let Some((register, most)) = self.machine.bare.lengths {
-            self.put(place(&self.machine, register, 8)?, rng.next() % most as u64)?;
+            self.put(place(&self.machine, register, 8)?, 1 + rng.next() % (most as u64 - 1))?;
         }
-        for (wide, number, bytes) in self.wide_places()?.into_iter().filter(|(wide, ..)| wide.set) {
+        for (wide, number, bytes) in self.wide_places()?.into_iter().filter(|(wide, ..)| wide.set != 0) {
+            let place = place(&self.machine, wide.name, bytes)?;
+            if place.setter.is_some() {
+                self.put(place, rng.canary() & wide.set)?;
+                continue;
+            }
             let value: Vec<u8> = (0..bytes).step_by(8).flat_map(|_| rng.canary().to_le_bytes()).take(bytes).collect();
             let mask: Vec<u8> = (0..bytes).map(|at| if at < wide.known { 0 } else { 0xff }).collect();
             self.machine.write_bits(number, &value, &mask)?;

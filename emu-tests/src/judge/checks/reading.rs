@@ -30,7 +30,7 @@ pub(crate) fn judge_by_reading(rig: &Rig, case: &Arc<Case>, filter: &Filter, tal
     Ok(())
 }
 
-/// P2-wide: what may change vector state that no engine here has. Where handlers leave vectors alone, and where all of them are kept,
+/// P2-wide: what may change vector state that not every engine has. Where handlers leave vectors alone, and where all of them are kept,
 /// none may before some of it is stored: by then it is lost.
 fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     let wide = &rig.registers.machine.wide;
@@ -45,7 +45,8 @@ fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
         let lost = !decoded[..=first].iter().any(is(wide.stores));
         if lost && (contract.leaves_vectors() || contract.kind.is_sled()) {
             let at = At { clause: Clause::Wide, trampoline, pc: changes.at };
-            tally.judged(case, Finding::new(at, Place::WideLost, 0, 1));
+            // Not counted: what is counted was executed.
+            tally.findings.push((Finding::new(at, Place::WideLost, 0, 1), case.clone()));
         }
     }
     Ok(())

@@ -131,7 +131,8 @@ impl Trace {
             return;
         }
         let (found, at) = (here.uc.wide().unwrap_or_default(), self.at(Clause::Wide, here.pc));
-        for ((name, want), (_, have)) in std::mem::take(&mut self.state.wide).into_iter().zip(&found) {
+        let both = std::mem::take(&mut self.state.wide).into_iter().zip(&found);
+        for ((name, want), (_, have)) in both.filter(|((_, want), _)| !want.is_empty()) {
             let words = |bytes: &[u8]| {
                 bytes.chunks(8).map(|word| word.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))).collect()
             };
