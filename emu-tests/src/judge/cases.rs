@@ -103,7 +103,8 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let records = contract.kind.recorder().is_some();
     let first = fixtures(rig.suite, filter).next().is_some_and(|first| std::ptr::eq(first, rig.fixture));
     let once = stacks.clone().next().filter(|_| first);
-    let uses_vectors = !contract.leaves_vectors() || stores_vectors(rig, attach);
+    // Farther away all checks are one clause's, and as many by each engine.
+    let no_wide = !contract.leaves_vectors() || rig.away.is_some() || stores_vectors(rig, attach);
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for (nth, (function, f)) in fitting.into_iter().enumerate() {
         let redirected = contract.kind.programs().is_some_and(|programs| programs.orig_stack) || f.livepatch.is_some();
@@ -127,7 +128,7 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
                     // tells. What comes out is compared for all.
                     let on_stack = f.args > rig.registers.abi.args.len();
                     let watched = seen.insert((situation, handler, entry_sp, sret, on_stack)) || closely;
-                    let wide = watched && handler == Handler::General && !uses_vectors;
+                    let wide = watched && handler == Handler::General && !no_wide;
                     let rest = Case { wide, watched, sret, slot, ..rest };
                     let case = Case { attach, function, situation, closely, signals, handler, entry_sp, seed, ..rest };
                     cases.push(Arc::new(filled(rig, &contract, case)));

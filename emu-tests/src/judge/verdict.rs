@@ -270,6 +270,8 @@ impl Question<'_> {
         let lacks = suite.backend.machine().wide.name;
         let (failed, executed) = (tally.failed[trampoline][clause as usize], tally.checks[trampoline][clause as usize]);
         match (&tally.wide[trampoline], self.checks) {
+            // Of a run that ends with its first failure, nobody counts what was executed.
+            (None, _) if failed > 0 => self.checked(),
             _ if executed > 0 => match self.checked() {
                 Judged { verdict: Verdict::Pass, .. } => Judged::pass("executed at full width".to_owned()),
                 judged => judged,
