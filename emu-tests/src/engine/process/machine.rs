@@ -14,8 +14,7 @@ use rustix::process::Pid;
 use super::child::Process;
 use super::pinned::Pinned;
 use super::program::{Files, missing, spawn};
-use super::register::word;
-use super::shared::{BATCH, DATA, MASKED, Message, Shared};
+use super::shared::{BATCH, DATA, MASKED, Message, Shared, word};
 
 /// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
 const LAST: u64 = 32 << 20;

@@ -32,8 +32,8 @@ use hooks::{AccessHook, Hooks, kept};
 pub(crate) use machine::Machine;
 use machine::{Said, Told};
 pub(crate) use program::version;
-use register::{Place, place, places, word};
-use shared::{Message, PASSES, RANGES};
+use register::{Place, place, places};
+use shared::{Message, PASSES, RANGES, word};
 
 /// An engine.
 pub(super) struct Outside<D> {

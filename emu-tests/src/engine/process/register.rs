@@ -1,7 +1,5 @@
 //! Where an engine has the registers of our tables.
 
-use std::cell::Cell;
-
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -19,11 +17,6 @@ pub(super) struct Place {
     pub mask: Option<u64>,
     /// Where code is that sets it: the engine does not.
     pub setter: Option<u64>,
-}
-
-/// The value of little-endian bytes.
-pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
-    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
 }
 
 /// The engine's place of a register.

@@ -27,6 +27,11 @@ pub(super) const PASSES: usize = 128;
 /// How often it is looked whether it is our turn, with any other thread that wants this CPU in between, before this thread sleeps.
 const YIELDS: u32 = 2_000;
 
+/// The value of little-endian bytes.
+pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
+}
+
 /// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
 #[repr(C)]
 pub(super) struct Range(pub [Cell<u64>; 4]);
