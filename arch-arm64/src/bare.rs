@@ -133,22 +133,22 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Arm ARM B1.4.2.
-const WIDE: &[Wide] = &{
-    const Z: [&str; 32] = [
-        "z0", "z1", "z2", "z3", "z4", "z5", "z6", "z7", "z8", "z9", "z10", "z11", "z12", "z13", "z14", "z15", "z16",
-        "z17", "z18", "z19", "z20", "z21", "z22", "z23", "z24", "z25", "z26", "z27", "z28", "z29", "z30", "z31",
-    ];
-    const P: [&str; 17] =
-        ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15", "ffr"];
-    let mut all = [Wide { name: "", bytes: 0, known: 0, set: u64::MAX }; Z.len() + P.len()];
-    let mut n = 0;
-    while n < all.len() {
-        let (name, bytes, known) = if n < Z.len() { (Z[n], 256, 16) } else { (P[n - Z.len()], 32, 0) };
-        all[n] = Wide { name, bytes, known, set: u64::MAX };
-        n += 1;
-    }
-    all
-};
+#[rustfmt::skip]
+const WIDE: &[Wide] = &[
+    z("z0"), z("z1"), z("z2"), z("z3"), z("z4"), z("z5"), z("z6"), z("z7"), z("z8"), z("z9"), z("z10"), z("z11"),
+    z("z12"), z("z13"), z("z14"), z("z15"), z("z16"), z("z17"), z("z18"), z("z19"), z("z20"), z("z21"), z("z22"),
+    z("z23"), z("z24"), z("z25"), z("z26"), z("z27"), z("z28"), z("z29"), z("z30"), z("z31"), p("p0"), p("p1"),
+    p("p2"), p("p3"), p("p4"), p("p5"), p("p6"), p("p7"), p("p8"), p("p9"), p("p10"), p("p11"), p("p12"), p("p13"),
+    p("p14"), p("p15"), p("ffr"),
+];
+
+const fn z(name: &'static str) -> Wide {
+    Wide { name, bytes: 256, known: 16, set: u64::MAX }
+}
+
+const fn p(name: &'static str) -> Wide {
+    Wide { name, bytes: 32, known: 0, set: u64::MAX }
+}
 
 fn parameters(boot: &Boot) -> Vec<u64> {
     let (sctlr, gcscr) = if boot.enforced { (SCTLR | PROTECTED, GCSCR) } else { (SCTLR, 0) };

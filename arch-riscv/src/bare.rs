@@ -98,26 +98,21 @@ pub const BARE: Option<&Bare> = Some(&Bare {
 
 /// The V extension, chapter 3: vector registers, and what VSETVL and instructions with vectors set. All of vector registers can be set,
 /// of VTYPE what leaves LMUL 1, of VCSR all that there is; VL follows from VTYPE, and VSTART is 0 but in traps.
-const WIDE: &[Wide] = &{
-    const V: [&str; 32] = [
-        "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
-        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31",
-    ];
-    const CONTROL: [(&str, u64); 4] = [("vtype", 0xd8), ("vcsr", 7), ("vl", 0), ("vstart", 0)];
-    let mut all = [Wide { name: "", bytes: 0, known: 0, set: 0 }; V.len() + CONTROL.len()];
-    let mut n = 0;
-    while n < all.len() {
-        let (name, bytes, set) = if n < V.len() {
-            (V[n], 64, u64::MAX)
-        } else {
-            let (name, set) = CONTROL[n - V.len()];
-            (name, 8, set)
-        };
-        all[n] = Wide { name, bytes, known: 0, set };
-        n += 1;
-    }
-    all
-};
+#[rustfmt::skip]
+const WIDE: &[Wide] = &[
+    v("v0"), v("v1"), v("v2"), v("v3"), v("v4"), v("v5"), v("v6"), v("v7"), v("v8"), v("v9"), v("v10"), v("v11"),
+    v("v12"), v("v13"), v("v14"), v("v15"), v("v16"), v("v17"), v("v18"), v("v19"), v("v20"), v("v21"), v("v22"),
+    v("v23"), v("v24"), v("v25"), v("v26"), v("v27"), v("v28"), v("v29"), v("v30"), v("v31"), control("vtype", 0xd8),
+    control("vcsr", 7), control("vl", 0), control("vstart", 0),
+];
+
+const fn v(name: &'static str) -> Wide {
+    Wide { name, bytes: 64, known: 0, set: u64::MAX }
+}
+
+const fn control(name: &'static str, set: u64) -> Wide {
+    Wide { name, bytes: 8, known: 0, set }
+}
 
 fn parameters(boot: &Boot) -> Vec<u64> {
     let protected = if boot.enforced { PROTECTED } else { 0 };

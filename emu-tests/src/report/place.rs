@@ -161,7 +161,7 @@ places! {
     ShadowMoved => "return-stack:pointer", "instructions that move the pointer of the CPU's shadow stack";
     ReturnMade => "return:made", "returns made otherwise than the configuration asks for";
     WideLost => "vectors:wide", "instructions that may change wide vector registers, which nothing stores";
-    WideRegister { name: &'static str } => "vectors:wide:{name}", "{name}, of which engines without it know nothing";
+    WideRegister { name: &'static str } => "vectors:wide:{name}", "wide vector state: {name}";
     SpeculationTrap => "speculation-trap", "trap where a return is predicted to go and never goes";
 
     // The run, against the unpatched one.

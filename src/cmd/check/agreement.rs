@@ -9,8 +9,9 @@ pub(super) fn agree(report: &mut Report, other: &Report) {
     };
     for row in &mut report.results {
         let Some(second) = other.results.iter().find(|second| same(row, second)) else { continue };
-        // What only one of them has, only one of them executes.
-        let is_read = row.clause == Clause::Wide && [row.verdict, second.verdict].iter().all(|v| *v != Verdict::Fail);
+        // What only one of them has, only one of them executes: the other reads the code.
+        let fails = |row: &Row| row.verdict == Verdict::Fail;
+        let is_read = row.clause == Clause::Wide && fails(row) == fails(second);
         if is_read || (row.verdict, row.checks, &row.places) == (second.verdict, second.checks, &second.places) {
             continue;
         }
@@ -70,5 +71,10 @@ mod tests {
         assert_eq!(both(pass(), row(Verdict::Fail, 7)), (1, said.to_owned()));
         assert_eq!(both(pass(), row(Verdict::Pass, 6)).0, 1);
         assert_eq!(both(row(Verdict::Skip, 0), pass()).0, 1);
+        // Of what one reads and the other executes, only a failure of one of them.
+        let wide = |verdict, checks| Row { clause: Clause::Wide, ..row(verdict, checks) };
+        assert_eq!(both(wide(Verdict::Skip, 9), wide(Verdict::Pass, 700)).0, 0);
+        assert_eq!(both(wide(Verdict::Pass, 9), wide(Verdict::Fail, 700)).0, 1);
+        assert_eq!(both(wide(Verdict::Fail, 9), wide(Verdict::Fail, 700)), (1, String::new()));
     }
 }
