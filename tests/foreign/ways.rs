@@ -97,6 +97,24 @@ fn a_clause_is_decided_on_the_way_to_a_direct_trampoline_that_nobody_gave() {
     }
 }
 
+/// What a contract says is lost on that way is lost behind it too: the site's function goes on without it.
+#[test]
+fn what_the_way_to_a_direct_trampoline_may_lose_is_not_compared_behind_it() {
+    let b = Bench::new();
+    let made = ["gen", "ftrace_regs_caller", "--arch", ARCH, "--profile", "linux-6.12", "--emit", "asm,contract"];
+    b.ok(&[&made[..], &["--stem", "t", "-o", "."]].concat());
+    let [text, contract] = ["t.S", "t.toml"].map(|file| std::fs::read_to_string(b.path(file)).unwrap());
+    let (before, way) = text.split_once(".Lftrace_regs_caller_direct:").unwrap();
+    let way = way.replacen("mov\tPT_R11(%rsp), %r11", "inc %r11", 1);
+    let case = Case::new(&[before, ".Lftrace_regs_caller_direct:", &*way].concat(), &contract);
+    let failing = |case: &Case| -> Vec<Value> {
+        rows(case).into_iter().filter(|row| row["verdict"] == "fail").map(|row| row["clause"].clone()).collect()
+    };
+    assert_eq!(failing(&case), ["P4"]);
+    case.contract(&contract.replacen("keeps-flags", "direct-loses = [\"r11\"]\nkeeps-flags", 1));
+    assert_eq!(failing(&case), [""; 0]);
+}
+
 #[test]
 fn runs_that_do_not_come_back_are_cut_off() {
     let case = Case::new(&ENTRY.replace("1:  ret", "1:  jmp 1b"), ENTRY_CONTRACT);
