@@ -6,48 +6,56 @@ use serde_json::Value;
 
 mod common;
 
-/// What goes wrong with a guard. Where nothing is signed, SP is no part of it, and what is pushed late is not stored yet.
-const FAULTS: [(&str, bool); 9] = [
-    ("GUARD_MISSING", false),
-    ("CHECK_MISSING", false),
-    ("UNGUARDED", false),
-    ("CHECK_EARLY", false),
-    ("GUARD_OTHER", false),
-    ("CHECK_OTHER", false),
-    ("GUARD_LATE", true),
-    ("CHECK_SP", true),
-    ("GUARD_UNTOLD", true),
+/// What goes wrong with a guard, and where: not everywhere is SP a part of it, or an entry in memory.
+const FAULTS: [(&str, &[&str]); 10] = [
+    ("GUARD_MISSING", &["signed", "pushed", "scs"]),
+    ("CHECK_MISSING", &["signed", "pushed", "scs"]),
+    ("UNGUARDED", &["signed", "pushed", "scs"]),
+    ("CHECK_EARLY", &["signed", "pushed", "scs"]),
+    ("GUARD_OTHER", &["signed", "pushed", "scs"]),
+    ("CHECK_OTHER", &["signed", "pushed", "scs"]),
+    ("GUARD_LATE", &["signed"]),
+    ("CHECK_SP", &["signed"]),
+    ("GUARD_UNTOLD", &["signed"]),
+    ("SCS_ENTRY", &["scs"]),
 ];
 
-/// Each architecture that guards return addresses: its name, the setting, and are they signed?
-fn guarded() -> Vec<(&'static str, String, bool)> {
+/// Each guard of each architecture: the architecture's name, the setting, and the guard's name.
+fn guarded() -> Vec<(&'static str, String, &'static str)> {
     let of = |backend: &&'static dyn codegen::backend::Backend| {
-        let setting = expected(*backend).process.guarded.clone()?;
-        let signs = backend.facts().guards.iter().any(|guard| guard.name() == "signed");
-        Some((backend.facts().name, setting, signs))
+        let (arch, expected) = (backend.facts().name, expected(*backend));
+        let own = backend.facts().guards.iter().map(|guard| guard.name());
+        let (scs, others): (Vec<_>, Vec<_>) = own.partition(|name| *name == ReturnGuard::Scs.name());
+        let settings = [
+            (expected.process.guarded.clone(), others),
+            (expected.shadow_call_stack.as_ref().map(|scs| scs.set.clone()), scs),
+        ];
+        settings.into_iter().flat_map(move |(setting, guards)| {
+            guards.into_iter().map(move |guard| (arch, setting.clone().unwrap(), guard))
+        })
     };
-    tool::BACKENDS.iter().filter_map(of).collect()
+    tool::BACKENDS.iter().flat_map(of).collect()
 }
 
 #[test]
 fn every_fault_of_a_guard_is_noticed() {
-    let mut architectures = 0;
-    for (arch, setting, signs) in guarded() {
-        architectures += 1;
+    let mut guards = 0;
+    for (arch, setting, guard) in guarded() {
+        guards += 1;
         let bench = Bench::new();
-        for (operator, of_signatures) in FAULTS.iter().filter(|(_, of_signatures)| signs || !of_signatures) {
+        for (operator, _) in FAULTS.iter().filter(|(_, of)| of.contains(&guard)) {
             let args = ["mutate", "--profile", "bare", "--arch", arch, "--set", &setting, "--only", operator];
             let report: Value = serde_json::from_str(&bench.ok(&[&args[..], &["--format", "json"]].concat())).unwrap();
             let results = report["results"].as_array().unwrap();
             // Those that call functions and have a frame meanwhile.
-            assert!(results.len() > 15, "{arch} {operator} {of_signatures}: {}", results.len());
+            assert!(results.len() > 15, "{arch} {guard} {operator}: {}", results.len());
             for result in results {
                 let clauses = result["clauses"].as_array().unwrap();
                 assert!(result["outcome"] == "killed" && clauses.contains(&"P28".into()), "{arch}: {result:#}");
             }
         }
     }
-    assert_eq!(architectures, 2);
+    assert_eq!(guards, 4);
 }
 
 /// The arguments of `gen` for a trampoline that calls a function.
@@ -57,7 +65,7 @@ const AROUND: [&str; 12] =
 /// A trampoline without a guard under a contract that asks for one, and the other way round.
 #[test]
 fn a_contract_that_asks_for_a_guard_gets_one() {
-    for (arch, setting, signs) in guarded() {
+    for (arch, setting, guard) in guarded() {
         let bench = Bench::new();
         let gen_ = |stem: &str, more: &[&str]| {
             let rest = ["--arch", arch, "--stem", stem, "--emit", "obj,contract"];
@@ -65,7 +73,8 @@ fn a_contract_that_asks_for_a_guard_gets_one() {
         };
         gen_("plain", &[]);
         gen_("guarded", &["--set", &setting]);
-        let (guard, other) = if signs { ("signed", "pushed") } else { ("pushed", "signed") };
+        let facts = tool::backend(arch).unwrap().facts();
+        let other = ReturnGuard::ALL.into_iter().find(|other| !facts.guards.contains(other)).unwrap().name();
         let text = std::fs::read_to_string(bench.path("guarded.toml")).unwrap();
         let key = format!("guard = \"{guard}\"\n");
         assert!(text.contains(&key), "{text}");
@@ -84,6 +93,57 @@ fn a_contract_that_asks_for_a_guard_gets_one() {
         let check = ["check", "--object", "guarded.o", "--contract", "wrong.toml"];
         bench.refuses(&check, &["wrong.toml", "guard: ", guard]);
     }
+}
+
+/// A program in which handlers overwrite the return address that the trampoline has in its frame.
+const ATTACK: &str = "
+unsigned long entries[64];
+long main(void);
+void caught(void);
+long traced(long) __asm__(\"mine\");
+
+__attribute__((noinline)) static void attack(unsigned long *word)
+{
+    for (int n = 0; n < 64; n++)
+        if (word[n] - (unsigned long)main < 4096)
+            word[n] = (unsigned long)caught;
+}
+
+void enter(long a) { attack(__builtin_frame_address(0)); }
+void leave(long result) { attack(__builtin_frame_address(0)); }
+__attribute__((noinline)) long twice(long a) { __asm__ volatile(\"\"); return 2 * a; }
+__attribute__((noinline)) long go_on(long a) { return twice(a) + 1; }
+
+/* Alone on its pages, so that an address there is its own. */
+__attribute__((aligned(4096))) long main(void) { return traced(20) == 41 ? 0 : 1; }
+";
+
+/// A real program of a real compiler: whoever overwrites what is in the frame goes astray without the guard, and does not matter
+/// with it.
+#[test]
+fn a_return_address_that_is_overwritten_is_not_returned_to() {
+    let mut programs = 0;
+    for backend in tool::BACKENDS {
+        let (arch, expected) = (backend.facts().name, expected(*backend));
+        let Some(scs) = &expected.shadow_call_stack else { continue };
+        let (tools, with) = (common::tools_of(arch), &expected.process);
+        let b = Bench::new();
+        std::fs::write(b.path("start.s"), &scs.start).unwrap();
+        std::fs::write(b.path("attack.c"), ATTACK).unwrap();
+        for (setting, code) in [("guard-return=off", 7), (&*scs.set, 0)] {
+            let made = ["gen", "around", "--name", "mine", "--call", "enter", "--exit", "leave", "--function", "f+8"];
+            let rest = ["--args", "1", "--profile", "bare", "--arch", arch, "--emit", "obj", "--stem", "mine"];
+            b.ok(&[&made[..], &rest, &["--set", setting]].concat());
+            let flags: Vec<&str> = with.flags.iter().chain(&scs.flags).map(String::as_str).collect();
+            let how = ["-O1", "-fno-toplevel-reorder", "-fno-omit-frame-pointer", "-static", "-nostdlib"];
+            let files = ["start.s", "mine.o", "attack.c", "-o", "program"];
+            b.tool(&format!("{tools}gcc"), &[&flags[..], &how, &files].concat());
+            let ended = std::process::Command::new(&with.runner[0]).arg(b.path("program")).status().unwrap();
+            assert_eq!(ended.code(), Some(code), "{arch} {setting}");
+        }
+        programs += 1;
+    }
+    assert_eq!(programs, 2);
 }
 
 /// Whatever an architecture can do is in reach of an option, and nothing else is.

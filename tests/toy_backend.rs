@@ -91,6 +91,7 @@ static FACTS: Facts = Facts {
         vector_callee_saved: &[],
         sp_align: 8,
         widens: false,
+        scs: None,
         return_columns: &[],
     },
     patched: &[],

@@ -40,6 +40,7 @@ pub const ABI: Abi = Abi {
     // AAPCS64, 6.1.1: veneers may use IP0 and IP1.
     linkage: RegSet::of(&[X16, X17]),
     platform: RegSet::of(&[X18]),
+    scs: Some(X18),
     zero: Some(SP),
     sp: SP,
     fp: X29,
@@ -158,6 +159,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     };
     let guard = match choices.option() {
         GuardReturn::Pac => Some(ReturnGuard::Signed),
+        GuardReturn::Scs => Some(ReturnGuard::Scs),
         GuardReturn::Off => None,
     };
     let own = Own {

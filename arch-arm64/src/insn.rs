@@ -184,6 +184,14 @@ pub enum Insn {
         to: Local,
     },
     Brk,
+    /// To the shadow call stack.
+    StrScs {
+        src: Reg,
+    },
+    /// From the shadow call stack.
+    LdrScs {
+        dst: Reg,
+    },
     BLocal {
         to: Local,
     },
@@ -321,6 +329,10 @@ codegen::rows! { Insn, w names out target;
         { let (r, b) = (x(reg)?, ranged(bit.value, 0, 63)? as u32); out.push_u32(TBNZ | b >> 5 << 31 | (b & 31) << 19 | u32::from(r));
           out.fixup(4, reloc::TSTBR14, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfBit { reg, bit: bit.value });
+    StrScs { src } => write!(w, "str\t{}, [x18], #8", name(src)),
+        { let r = x(src)?; dynasm!(out ; .arch aarch64 ; str X(r), [x18], 8) }, Effects { stores: 1, ..Effects::action(Action::PushScs { reg: src, by: 8 }) };
+    LdrScs { dst } => write!(w, "ldr\t{}, [x18, #-8]!", name(dst)),
+        { let r = x(dst)?; dynasm!(out ; .arch aarch64 ; ldr X(r), [x18, -8]!) }, Effects { loads: 1, ..Effects::action(Action::PopScs { reg: dst, by: -8 }) };
     StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{}]", name(src), name(base), names.disp(at)),
         { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at: at.value, stored: Stored::Reg(src) }) };

@@ -49,7 +49,7 @@ pub const FACTS: Facts = Facts {
     assembler: "aarch64-linux-gnu-as",
     align: 8,
     // GNU_PROPERTY_AARCH64_FEATURE_1_AND, BTI and GCS: ELF for the Arm 64-bit Architecture, 6.
-    guards: &[ReturnGuard::Signed],
+    guards: &[ReturnGuard::Signed, ReturnGuard::Scs],
     marks: Some(Marks {
         property: 0xc000_0000,
         features: &[

@@ -1,6 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::arch::facts::NumberOf;
+use codegen::arch::harden::ReturnGuard;
 use codegen::ask::frame::Content;
 use codegen::ask::kind::Gives;
 use codegen::ask::spec::Kind;
@@ -121,6 +122,10 @@ fn harden(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         Step::LandingPad => cx.noted(Insn::BtiC, "BTI c"),
         Step::ExceptionPad => cx.noted(Insn::BtiJ, "BTI j"),
         Step::Authenticate => cx.noted(Insn::Autiasp, "AUTIASP: parent_ip, which PACIASP has signed"),
+        Step::GuardReturn if !signs(cx) => {
+            cx.noted(Insn::StrScs { src: LINK }, "the return address, to the shadow call stack");
+        }
+        Step::CheckReturn if !signs(cx) => cx.noted(Insn::LdrScs { dst: LINK }, "what the shadow call stack has"),
         Step::GuardReturn => {
             if shows_parent(cx) {
                 cx.noted(Insn::Mov { dst: PLAIN, src: LINK }, "parent_ip, for the handlers");
@@ -156,7 +161,7 @@ fn parent(cx: &Lowering<Insn>) -> Reg {
 
 /// Is its return address signed while it is in the frame?
 fn signs(cx: &Lowering<Insn>) -> bool {
-    cx.target.guards(cx.spec.kind).is_some()
+    cx.target.guards(cx.spec.kind) == Some(ReturnGuard::Signed)
 }
 
 /// The register with the address that the trampoline stores in order to return there: parent_ip, or what signing has made of it.

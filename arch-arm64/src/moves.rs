@@ -3,7 +3,7 @@
 use codegen::arch::moves::{Key, Modifier, Move, Seal, number};
 use codegen::words::abi::Reg;
 
-use crate::regs::{SP, TABLE, X30};
+use crate::regs::{SP, TABLE, X18, X30};
 
 /// Instructions that write no general register.
 const WRITES_NOTHING: &[&str] = &[
@@ -83,6 +83,12 @@ fn access(mnemonic: &str, values: &[&str], address: &str) -> Vec<Move> {
     let (base, plus) = inside.split_once(", ").map_or((inside, Some(0)), |(base, plus)| (base, number(plus)));
     let (Some(at), Some(plus)) = (register(base), plus) else { return others(mnemonic, values) };
     let after = behind.strip_prefix(", ").and_then(number);
+    // Clang's ShadowCallStack: str x30, [x18], #8 and ldr x30, [x18, #-8]!
+    match (mnemonic, values, after, behind) {
+        ("str", &["x30"], Some(8), _) if at == X18 => return vec![Move::PushScs(X30)],
+        ("ldr", &["x30"], None, "!") if at == X18 && plus == -8 => return vec![Move::PopScs(X30)],
+        _ => {}
+    }
     let before = behind.starts_with('!');
     let mut moves = Vec::new();
     if before {

@@ -103,6 +103,16 @@ impl Mutable for Arm64 {
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::BtiC | Insn::Paciasp | Insn::Autiasp => hardening_faults(insn, out),
+            Insn::StrScs { src } => {
+                out.drop(Operator::GuardMissing);
+                out.put(Operator::GuardOther, Operand::Reg(X9), Insn::StrScs { src: X9 });
+                out.put(Operator::ScsPointer, Operand::None, Insn::StrReg { src, base: X18, at: Disp::number(0) });
+            }
+            Insn::LdrScs { dst } => {
+                out.drop(Operator::CheckMissing);
+                out.put(Operator::CheckOther, Operand::Reg(X9), Insn::LdrScs { dst: X9 });
+                out.put(Operator::ScsEntry, Operand::None, Insn::LdrReg { dst, base: X18, at: Disp::number(0) });
+            }
             Insn::Str { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::StrW { src, at });

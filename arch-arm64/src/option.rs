@@ -12,8 +12,8 @@ codegen::options! {
     FrameRecords = "frame-records" { On = "on", Off = "off" }
         "store two frame records; without them a stack trace misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
-    GuardReturn = "guard-return" { Off = "off", Pac = "pac" }
-        "sign the return address while it is in the frame: PACIASP before, AUTIASP after, with the key of the thread",
+    GuardReturn = "guard-return" { Off = "off", Pac = "pac", Scs = "scs" }
+        "guard the return address that is in the frame: pac signs it, PACIASP before and AUTIASP after, with the key of the thread; scs returns by the shadow call stack, whose pointer is x18",
         applies: |kind, _| kind.stores_return(), apart: true;
     Cfi = "cfi" { Off = "off", Kcfi = "kcfi" }
         "the type of functions that are called through pointers, before them, for CONFIG_CFI: of kernels without CALL_OPS",

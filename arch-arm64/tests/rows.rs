@@ -99,6 +99,8 @@ every_row! {
     Insn ROWS row;
     BtiC;
     BtiJ;
+    StrScs { src: x };
+    LdrScs { dst: x };
     Paciasp;
     Autiasp;
     Str { src: stored, at: single };

@@ -41,6 +41,7 @@ pub const ABI: Abi = Abi {
     // The jump of a site goes through it, and so does `tail`.
     linkage: RegSet::of(&[T1]),
     platform: RegSet::of(&[GP, TP]),
+    scs: Some(GP),
     zero: Some(ZERO),
     sp: SP,
     fp: S0,
@@ -201,6 +202,7 @@ pub fn target(convention: &'static Convention, choices: Choices) -> Result<Targe
     };
     let guard = match choices.option() {
         GuardReturn::Zicfiss => Some(ReturnGuard::Pushed),
+        GuardReturn::Scs => Some(ReturnGuard::Scs),
         GuardReturn::Off => None,
     };
     let harden = Harden { landing, typed, guard, ..Harden::NONE };

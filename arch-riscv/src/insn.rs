@@ -145,6 +145,14 @@ pub enum Insn {
     SspushRa,
     /// `sspopchk ra`.
     SspopchkRa,
+    /// To the shadow call stack, whose pointer was moved.
+    SdScs {
+        src: Reg,
+    },
+    /// From the shadow call stack, before its pointer is moved.
+    LdScs {
+        dst: Reg,
+    },
     Nop,
     /// In four bytes, whatever others are encoded in.
     Nop4,
@@ -291,6 +299,12 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     // As numbers: GNU as takes the mnemonics only with Zicfiss.
     SspushRa => write!(w, ".insn\t{SSPUSH_RA:#x}"),
         { out.push_u32(SSPUSH_RA) }, Effects::action(Action::PushGuard { reg: RA });
+    SdScs { src } => write!(w, "sd\t{}, -8(gp)", name(src)),
+        { let r = x(src)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; sd X(r), [gp, -8]) },
+        Effects { stores: 1, ..Effects::action(Action::PushScs { reg: src, by: 0 }) };
+    LdScs { dst } => write!(w, "ld\t{}, -8(gp)", name(dst)),
+        { let r = x(dst)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; ld X(r), [gp, -8]) },
+        written(dst, Effects { loads: 1, ..Effects::action(Action::PopScs { reg: dst, by: 0 }) });
     SspopchkRa => write!(w, ".insn\t{SSPOPCHK_RA:#x}"),
         { out.push_u32(SSPOPCHK_RA) }, Effects::action(Action::PopGuard { reg: RA });
     Nop4 => w.write_str(".insn\ti 0x13, 0, zero, zero, 0"),

@@ -48,7 +48,7 @@ pub const FACTS: Facts = Facts {
     assembler: "riscv64-linux-gnu-as",
     align: 4,
     // GNU_PROPERTY_RISCV_FEATURE_1_AND, CFI_LP_UNLABELED and CFI_SS: RISC-V ELF psABI, "Program Property".
-    guards: &[ReturnGuard::Pushed],
+    guards: &[ReturnGuard::Pushed, ReturnGuard::Scs],
     marks: Some(Marks {
         property: 0xc000_0000,
         features: &[

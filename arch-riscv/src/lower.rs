@@ -1,6 +1,7 @@
 //! Step to instructions: one arm per step.
 
 use codegen::arch::facts::NumberOf;
+use codegen::arch::harden::ReturnGuard;
 use codegen::ask::frame::Content;
 use codegen::ask::spec::{Kind, Regs};
 use codegen::listing::Lowering;
@@ -49,8 +50,7 @@ impl Lower for Riscv64 {
             Step::ExceptionPad | Step::AllocReturn | Step::PushFlags | Step::PopFlags => {
                 return Err(cx.unsupported(step));
             }
-            Step::GuardReturn => cx.noted(Insn::SspushRa, "sspush ra"),
-            Step::CheckReturn => cx.noted(Insn::SspopchkRa, "sspopchk ra"),
+            Step::GuardReturn | Step::CheckReturn => guard(step, cx)?,
             Step::Authenticate => return Err(cx.unsupported(step)),
             Step::MarkRegs | Step::Realign | Step::Unalign | Step::BranchIfJump => return Err(cx.unsupported(step)),
             Step::LoadBody => load_body(cx),
@@ -101,6 +101,26 @@ impl Lower for Riscv64 {
         }
         Ok(())
     }
+}
+
+/// The guard of the return address.
+fn guard(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    let by = |by| Insn::Addi { dst: GP, src: GP, imm: Disp::number(by) };
+    match (step, cx.target.guards(cx.spec.kind)) {
+        (Step::GuardReturn, Some(ReturnGuard::Pushed)) => cx.noted(Insn::SspushRa, "sspush ra"),
+        (Step::CheckReturn, Some(ReturnGuard::Pushed)) => cx.noted(Insn::SspopchkRa, "sspopchk ra"),
+        // In this order: a signal's handler uses what lies behind the pointer.
+        (Step::GuardReturn, Some(ReturnGuard::Scs)) => {
+            cx.insn(by(8));
+            cx.noted(Insn::SdScs { src: RA }, "the return address, to the shadow call stack");
+        }
+        (Step::CheckReturn, Some(ReturnGuard::Scs)) => {
+            cx.noted(Insn::LdScs { dst: RA }, "what the shadow call stack has");
+            cx.insn(by(-8));
+        }
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 /// The register with the return address of a frame record, and what that is called.

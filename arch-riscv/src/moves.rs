@@ -4,7 +4,7 @@
 use codegen::arch::moves::{Move, number};
 use codegen::words::abi::Reg;
 
-use crate::regs::{TABLE, ZERO};
+use crate::regs::{GP, RA, TABLE, ZERO};
 
 /// Beginnings of the names of instructions that write no general register.
 const WRITES_NOTHING: &[&str] = &["b", "j", "ret", "nop", "ecall", "fence", "fs", "sb", "sh", "sw", "sd", "lpad"];
@@ -40,6 +40,9 @@ pub fn moves(mnemonic: &str, operands: &str) -> Vec<Move> {
         _ if csr(mnemonic, operands).is_some_and(|csr| ["ssp", "17", "0x11"].contains(&csr)) => {
             vec![if mnemonic == "csrr" { Move::ShadowRead } else { Move::ShadowPointer }]
         }
+        // Clang's ShadowCallStack.
+        ("sd", Some(RA), Some((GP, -8))) => vec![Move::PushScs(RA)],
+        ("ld", Some(RA), Some((GP, -8))) => vec![Move::PopScs(RA)],
         ("unimp" | "ebreak", ..) => vec![Move::Stop],
         ("ld", Some(to), Some((at, plus))) if to != ZERO => vec![Move::Load { to, at, plus }],
         (_, what, Some((at, plus))) if stored.is_some() => {

@@ -91,6 +91,17 @@ impl Mutable for Riscv64 {
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Lpad | Insn::SspushRa | Insn::SspopchkRa => hardening_faults(insn, out),
+            Insn::SdScs { src } => {
+                out.drop(Operator::GuardMissing);
+                out.put(Operator::GuardOther, Operand::Reg(T0), Insn::SdScs { src: T0 });
+                out.put(Operator::ScsEntry, Operand::None, Insn::SdReg { src, base: GP, at: Disp::number(0) });
+            }
+            Insn::LdScs { dst } => {
+                out.drop(Operator::CheckMissing);
+                out.put(Operator::CheckOther, Operand::Reg(T0), Insn::LdScs { dst: T0 });
+                out.put(Operator::ScsEntry, Operand::None, Insn::LdReg { dst, base: GP, at: Disp::number(0) });
+            }
+            Insn::Addi { dst: GP, src: GP, .. } => out.drop(Operator::ScsPointer),
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::Sw { src, at });

@@ -31,8 +31,8 @@ codegen::options! {
     FrameRecords = "frame-records" { Off = "off", On = "on" }
         "store two frame records; without them an unwinder by frame pointers misses two callers",
         applies: |kind, _| matches!(kind, Kind::Direct(_)), apart: false;
-    GuardReturn = "guard-return" { Off = "off", Zicfiss = "zicfiss" }
-        "push the return address that is stored onto the CPU's shadow stack too: SSPUSH before, SSPOPCHK after",
+    GuardReturn = "guard-return" { Off = "off", Zicfiss = "zicfiss", Scs = "scs" }
+        "guard the return address that is in the frame: zicfiss pushes it onto the CPU's shadow stack too, SSPUSH before and SSPOPCHK after; scs returns by the shadow call stack, whose pointer is gp",
         applies: |kind, _| kind.stores_return(), apart: true;
     Cfi = "cfi" { Off = "off", Kcfi = "kcfi" }
         "the type of functions that are called through pointers, before them, for CONFIG_CFI: of kernels without CALL_OPS",

@@ -102,6 +102,8 @@ every_row! {
     Slli { dst: reg, by: shift };
     Nop;
     Lpad;
+    SdScs { src: reg };
+    LdScs { dst: reg };
     SspushRa;
     SspopchkRa;
     Nop4;

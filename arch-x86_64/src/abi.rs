@@ -38,6 +38,7 @@ pub const ABI: Abi = Abi {
     caller_saved: RegSet::of(&[RAX, RCX, RDX, RSI, RDI, R8, R9, R10, R11]),
     linkage: RegSet::EMPTY,
     platform: RegSet::EMPTY,
+    scs: None,
     zero: None,
     sp: RSP,
     fp: RBP,

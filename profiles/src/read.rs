@@ -515,7 +515,7 @@ impl<'a> Reader<'a> {
             let kind = of.kind();
             // `pc` and `parent_ip` describe how return addresses are kept.
             let way = RegSet::of(&facts.abi.link.into_iter().collect::<Vec<_>>());
-            let due = promised(kind, facts, site).0.minus(site.c_keeps(&facts.abi)).minus(way);
+            let due = promised(kind, facts, site, None).0.minus(site.c_keeps(&facts.abi)).minus(way);
             let held = |reg| table.layout.fields.iter().any(|f| f.reloaded() && f.content == Content::Reg(reg));
             if let Some(reg) = due.iter().find(|reg| !held(*reg)) {
                 let name = facts.abi.name(reg);

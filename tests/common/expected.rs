@@ -8,6 +8,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Expected {
+    pub shadow_call_stack: Option<ShadowCallStack>,
     pub layout: Layout,
     pub kernel: Kernel,
     pub report: Report,
@@ -408,6 +409,18 @@ pub struct Process {
     /// What is otherwise in gdb's traces.
     #[serde(default)]
     pub gdb: Vec<Gdb>,
+}
+
+/// A program whose functions return by the shadow call stack.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowCallStack {
+    /// The setting under which trampolines do.
+    pub set: String,
+    /// The compiler's options; its functions keep the register at least.
+    pub flags: Vec<String>,
+    /// The program's first instructions; `caught`, which ends it with exit code 7; `f`, which goes on at `go_on` behind a site.
+    pub start: String,
 }
 
 /// What the kernel has before a function that is called through pointers, where callers look for its type.

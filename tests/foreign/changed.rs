@@ -227,7 +227,10 @@ const FAULTS: &[Fault] = &[
     fault(
         REFILLED,
         "# no room for the record of the exception",
-        &[("call\trefill", "lea 9f(%rip), %r11\npush %r11\n.cfi_adjust_cfa_offset 8\njmp refill\n9:\n.cfi_adjust_cfa_offset -8")],
+        &[(
+            "call\trefill",
+            "lea 9f(%rip), %r11\npush %r11\n.cfi_adjust_cfa_offset 8\njmp refill\n9:\n.cfi_adjust_cfa_offset -8",
+        )],
         "P23 returns without a call",
     ),
     fault(

@@ -3,6 +3,8 @@
 //! An architecture resolves it once, from its options, which a kernel's configuration may have chosen. Planning, lowering and
 //! contracts read it from [`Target`](crate::profile::target::Target). `tramptool show` prints [`Harden::parts`].
 
+use crate::words::abi::{Abi, Reg};
+
 /// All hardening of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Harden {
@@ -25,17 +27,25 @@ pub enum ReturnGuard {
     Signed,
     /// It pushes the address onto a shadow stack too, and compares it after it has loaded it: RISC-V Zicfiss.
     Pushed,
+    /// It stores the address to the thread's shadow call stack too, and returns to what it finds there: Clang's ShadowCallStack.
+    Scs,
+}
+
+/// The register with the shadow call stack, if this is how return addresses are guarded.
+pub fn scs(guard: Option<ReturnGuard>, abi: &Abi) -> Option<Reg> {
+    abi.scs.filter(|_| guard == Some(ReturnGuard::Scs))
 }
 
 impl ReturnGuard {
     /// All.
-    pub const ALL: [ReturnGuard; 2] = [ReturnGuard::Signed, ReturnGuard::Pushed];
+    pub const ALL: [ReturnGuard; 3] = [ReturnGuard::Signed, ReturnGuard::Pushed, ReturnGuard::Scs];
 
     /// Its name in contracts.
     pub fn name(self) -> &'static str {
         match self {
             ReturnGuard::Signed => "signed",
             ReturnGuard::Pushed => "pushed",
+            ReturnGuard::Scs => "scs",
         }
     }
 }
@@ -118,6 +128,7 @@ impl Harden {
             let how = match guard {
                 ReturnGuard::Signed => "the return address is signed in the frame",
                 ReturnGuard::Pushed => "the return address is on the shadow stack too",
+                ReturnGuard::Scs => "the return address is taken from the shadow call stack",
             };
             ("guard", how.to_owned())
         });

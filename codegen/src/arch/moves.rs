@@ -67,6 +67,10 @@ pub enum Move {
     Push(Reg),
     /// What the shadow stack has last is popped and compared with the register.
     PopCheck(Reg),
+    /// The register is stored to the shadow call stack.
+    PushScs(Reg),
+    /// The register gets what the shadow call stack has last.
+    PopScs(Reg),
     /// The shadow stack's pointer is moved, or the stack is written to.
     ShadowPointer,
     /// The shadow stack's pointer is read.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::arch::harden::ReturnGuard;
+use crate::arch::harden::{ReturnGuard, scs};
 use crate::ask::frame::{Content, Field};
 use crate::ask::kind::{Calls, Gives, Keeps, Kind};
 use crate::ask::live::Live;
@@ -187,13 +187,26 @@ impl Contract {
         }
     }
 
+    /// The register with the shadow call stack, if the trampoline returns by it.
+    pub fn scs(&self) -> Option<Reg> {
+        scs(self.guard, &self.facts.abi)
+    }
+
+    /// The registers that C functions preserve which the trampoline calls.
+    pub fn c_keeps(&self) -> RegSet {
+        self.convention.site.c_keeps(&self.facts.abi).union(RegSet::from_iter(self.scs()))
+    }
+
+    /// The registers that C functions may clobber which the trampoline calls.
+    pub fn c_loses(&self) -> RegSet {
+        self.convention.site.c_loses(&self.facts.abi).minus(RegSet::from_iter(self.scs()))
+    }
+
     /// The general registers that are preserved on a way out, or when the traced function is called.
     pub fn kept_on(&self, way: ExitPath) -> RegSet {
         match way {
             ExitPath::Direct | ExitPath::DirectJump => self.kept.minus(self.direct_lost),
-            ExitPath::Parent | ExitPath::Skipped if !self.kind.returned_to() => {
-                self.convention.site.c_keeps(&self.facts.abi)
-            }
+            ExitPath::Parent | ExitPath::Skipped if !self.kind.returned_to() => self.c_keeps(),
             _ => self.kept,
         }
     }
@@ -203,7 +216,7 @@ impl Contract {
         let abi = &self.facts.abi;
         match (self.kind.programs(), self.kind.traits().keeps) {
             (Some(programs), _) => programs.result.regs,
-            (_, Keeps::AllButLinkage) => self.kept.minus(self.convention.site.c_keeps(abi)),
+            (_, Keeps::AllButLinkage) => self.kept.minus(self.c_keeps()),
             _ => RegSet::of(abi.rets),
         }
     }
@@ -393,7 +406,10 @@ impl List<'_> {
         if self.contract.kind.is_shadow() {
             self.is(Spot::Sp, Root::Reg(self.abi().sp));
         }
-        self.kept(self.contract.kept.minus(self.contract.stated.own));
+        let scs = self.contract.scs();
+        self.kept(self.contract.kept.minus(self.contract.stated.own).minus(RegSet::from_iter(scs)));
+        // Its last entry is the trampoline's.
+        scs.into_iter().for_each(|reg| self.is(Spot::Reg(reg), Term::from(Root::Reg(reg)).plus(8)));
         self.vectors();
         self.stack_arguments(self.contract.kind.copied_words());
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use self::pairing::{Pairing, has_direct};
 use self::stated::Stated;
 use crate::arch::facts::{Facts, NumberOf, ThreadWord};
-use crate::arch::harden::{ReturnGuard, ReturnStyle};
+use crate::arch::harden::{ReturnGuard, ReturnStyle, scs};
 use crate::arch::site::Site;
 use crate::ask::frame::{Content, FrameLayout, Stores};
 use crate::ask::kind::{Calls, Entered, Keeps, Kind, KindTraits};
@@ -122,14 +122,15 @@ pub struct Contract {
 /// The general registers of a trampoline of this kind by the rules of C and ftrace: (preserved, clobbered) when the traced
 /// function goes on. SP and the registers with return addresses are in neither: the site's convention decides their
 /// values.
-pub fn promised(kind: Kind, facts: &Facts, site: &Site) -> (RegSet, RegSet) {
+pub fn promised(kind: Kind, facts: &Facts, site: &Site, guard: Option<ReturnGuard>) -> (RegSet, RegSet) {
     let abi = &facts.abi;
     let all = abi.callee_saved.union(abi.caller_saved).union(abi.platform);
-    let c_rules = site.c_keeps(abi);
+    let own = RegSet::from_iter(scs(guard, abi));
+    let (c_rules, live) = (site.c_keeps(abi).union(own), site.live.minus(own));
     let KindTraits { keeps, entered, .. } = *kind.traits();
     let kept = match keeps {
-        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden).union(site.live),
-        Keeps::ItsArguments => c_rules.union(kind.passed(abi, site.live).regs),
+        Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden).union(live),
+        Keeps::ItsArguments => c_rules.union(kind.passed(abi, live).regs),
         Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
         Keeps::AllButLost => all.minus(site.lost),
         Keeps::AllButScratch => all.minus(site.scratch),
@@ -181,7 +182,7 @@ impl Contract {
     /// More arguments than the architecture has registers.
     pub fn of(spec: &Spec, target: &Target) -> Result<Contract> {
         let frame = target.frame(spec.kind)?.into_owned();
-        let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site);
+        let (kept, clobbered) = promised(spec.kind, target.facts, &target.convention.site, target.guards(spec.kind));
         let KindTraits { calls, keeps, .. } = *spec.kind.traits();
         // Registers that the frame restores may be live too, whatever the rules of C.
         let given = given_back(&frame).minus(kept);

@@ -99,6 +99,9 @@ fn guard_sentence(guard: ReturnGuard) -> Said {
         ReturnGuard::Pushed => {
             "It pushes the return address onto the CPU's shadow stack too, and compares it before it returns."
         }
+        ReturnGuard::Scs => {
+            "It stores the return address to the thread's shadow call stack too, and returns to what it finds there."
+        }
     };
     (&[About::Note], how.to_owned())
 }
@@ -607,7 +610,7 @@ impl Contract {
     }
 
     fn kept_beyond_c(&self) -> RegSet {
-        self.demanded(Root::Reg).minus(self.convention.site.c_keeps(&self.facts.abi))
+        self.demanded(Root::Reg).minus(self.c_keeps())
     }
 
     /// The general registers that are demanded with their own value of this kind, where the traced function goes on or is

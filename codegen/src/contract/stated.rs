@@ -313,6 +313,7 @@ pub(crate) mod tests {
         vector_callee_saved: &[],
         sp_align: 16,
         widens: false,
+        scs: None,
         return_columns: &[],
     };
 

@@ -77,6 +77,20 @@ pub enum Action {
         /// The register.
         reg: Reg,
     },
+    /// `reg` is stored to the shadow call stack, whose pointer moves up.
+    PushScs {
+        /// The register.
+        reg: Reg,
+        /// Bytes by which this instruction moves the pointer; 0 where one before it has moved it.
+        by: i32,
+    },
+    /// `reg` = the last entry of the shadow call stack, whose pointer moves down.
+    PopScs {
+        /// The register.
+        reg: Reg,
+        /// Bytes by which this instruction moves the pointer; 0 where one behind it moves it.
+        by: i32,
+    },
     /// `dst` = `src` + `add`.
     Add {
         /// The register that is written.

@@ -103,6 +103,8 @@ operators! {
     CheckSp "CHECK_SP" "the return address is checked with another SP than it was signed with";
     GuardOther "GUARD_OTHER" "the return address is guarded with another key, or another register is";
     CheckOther "CHECK_OTHER" "the return address is checked with another key, or another register is";
+    ScsEntry "SCS_ENTRY" "the return address is stored to, or loaded from, another entry of the shadow call stack";
+    ScsPointer "SCS_POINTER" "the pointer of the shadow call stack does not move with an entry";
     GuardUntold "GUARD_UNTOLD" "the unwind table has the return address signed where it is not, and the other way round";
     MarkMissing "MARK_MISSING" "the object's note lacks a mark of protection that is true";
     MarkFalse "MARK_FALSE" "the object's note has a mark of protection that is not true";

@@ -153,6 +153,11 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
             writes.flags = true;
         }
         Action::PushGuard { reg } | Action::PopGuard { reg } => add(reads, reg),
+        Action::PushScs { reg, by } | Action::PopScs { reg, by } => {
+            abi.scs.into_iter().for_each(|pointer| reads.add(pointer));
+            abi.scs.filter(|_| by != 0).into_iter().for_each(|pointer| writes.add(pointer));
+            add(if matches!(action, Action::PushScs { .. }) { reads } else { writes }, reg);
+        }
         Action::StoreNumber { .. } => reads.add(abi.sp),
         // The others are of branches, and of records.
         _ => {

@@ -298,8 +298,12 @@ fn pad_late<I: Copy>(code: &[At<I>]) -> Option<Edit<I>> {
 
 /// What is wrong with the guard of the return address, besides its instructions.
 fn guards<I: Copy>(code: &[At<I>], contract: &Contract) -> Vec<Edit<I>> {
-    let guards = |c: &&At<I>| matches!(c.effects.action, Action::Sign { .. } | Action::PushGuard { .. });
-    let checks = |c: &&At<I>| matches!(c.effects.action, Action::Authenticate { .. } | Action::PopGuard { .. });
+    let guards = |c: &&At<I>| {
+        matches!(c.effects.action, Action::Sign { .. } | Action::PushGuard { .. } | Action::PushScs { .. })
+    };
+    let checks = |c: &&At<I>| {
+        matches!(c.effects.action, Action::Authenticate { .. } | Action::PopGuard { .. } | Action::PopScs { .. })
+    };
     let (Some(guard), Some(link)) = (code.iter().find(guards), contract.facts.abi.link) else { return Vec::new() };
     let behind = || code.iter().filter(|c| c.line > guard.line);
     let Some(check) = behind().find(checks) else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! Call frame information, derived from what the listing's instructions do to SP and to saved registers.
 
-use crate::arch::harden::ReturnGuard;
+use crate::arch::harden::{ReturnGuard, scs};
 use crate::ask::spec::Spec;
 use crate::effect::action::Action;
 use crate::effect::effects::{CfiEntry, Effects, Flow, Moves, SpEffect};
@@ -31,6 +31,8 @@ pub enum CfiOp {
     Undefined(u16),
     /// From here on the return address is signed, or, if it was, it is not.
     Signed,
+    /// The column's value is that of the column itself plus this: the shadow call stack's pointer, which has moved.
+    Moved(u16, i32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,8 @@ struct State {
     lost: bool,
     /// The return address is signed.
     signed: bool,
+    /// Bytes by which the shadow call stack's pointer has moved.
+    scs: i32,
 }
 
 /// Follows a listing and says which rules change where.
@@ -85,6 +89,8 @@ pub(crate) struct Tracker {
     reachable: bool,
     /// The register with the return address, where trampolines may sign that.
     link: Option<Reg>,
+    /// The shadow call stack's pointer, where trampolines move it, and its column.
+    scs: Option<(Reg, u16)>,
     /// What became of the return address on its way to memory.
     pub stored: StoredReturn,
     /// Rules that change after the line just seen.
@@ -169,6 +175,7 @@ impl Tracker {
             saved: 0,
             lost: false,
             signed: false,
+            scs: 0,
         };
         Ok(Tracker {
             sp_reg: abi.sp,
@@ -183,6 +190,7 @@ impl Tracker {
             spare: None,
             reachable: true,
             link: abi.link.filter(|_| target.harden.guard == Some(ReturnGuard::Signed)),
+            scs: scs(target.harden.guard, abi).map(|reg| (reg, named(reg))),
             stored: StoredReturn::default(),
             ops: Vec::new(),
         })
@@ -205,6 +213,14 @@ impl Tracker {
         self.reachable = true;
         self.stored = StoredReturn::default();
         self.ops.clear();
+    }
+
+    /// Unwinders find the shadow call stack's pointer by the column of its register.
+    fn set_scs(&mut self, bytes: i32) {
+        if let (Some((_, column)), true) = (self.scs, self.state.scs != bytes) {
+            self.state.scs = bytes;
+            self.ops.push(if bytes == 0 { CfiOp::Restore(column) } else { CfiOp::Moved(column, -bytes) });
+        }
     }
 
     fn set_signed(&mut self, signed: bool) {
@@ -303,6 +319,7 @@ impl Tracker {
         if let Some(there) = there {
             self.set_cfa(there.cfa);
             self.set_signed(there.signed);
+            self.set_scs(there.scs);
             self.state.sp = there.sp;
             if there.lost && !self.state.lost {
                 self.lose_return();
@@ -341,6 +358,10 @@ impl Tracker {
                 self.set_signed(true);
             }
             Action::Authenticate { .. } => self.set_signed(false),
+            Action::PushScs { by, .. } | Action::PopScs { by, .. } => self.set_scs(self.state.scs + by),
+            Action::Add { dst, src, add } if dst == src && self.scs.is_some_and(|(reg, _)| reg == dst) => {
+                self.set_scs(self.state.scs + add);
+            }
             _ => {}
         }
     }

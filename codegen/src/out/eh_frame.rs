@@ -96,6 +96,9 @@ const DW_CFA_DEF_CFA_REGISTER: u8 = 0x0d;
 const DW_CFA_DEF_CFA_OFFSET: u8 = 0x0e;
 /// Whether the return address is signed changes: of the one psABI that signs it.
 const DW_CFA_NEGATE_RA_STATE: u8 = 0x2d;
+const DW_CFA_VAL_EXPRESSION: u8 = 0x16;
+/// The value of column 0 plus a number; those of the others follow.
+const DW_OP_BREG0: u8 = 0x70;
 /// DW_EH_PE_pcrel | DW_EH_PE_sdata4.
 const POINTER_ENCODING: u8 = 0x1b;
 
@@ -103,6 +106,11 @@ const POINTER_ENCODING: u8 = 0x1b;
 struct Encoder<'b> {
     bytes: &'b mut Vec<u8>,
     renamed: Option<(u16, u16)>,
+}
+
+/// The rule of a column whose value is its register plus a small number; its column is one of the first 32 (DWARF 5, 2.5.1.2).
+pub(crate) fn moved(column: u16, by: i32) -> impl Iterator<Item = u8> {
+    [DW_CFA_VAL_EXPRESSION, column as u8, 2, DW_OP_BREG0 + column as u8, by as u8 & 0x7f].into_iter()
 }
 
 /// The number by which a column is known.
@@ -163,6 +171,7 @@ impl Encoder<'_> {
                 }
             },
             CfiOp::Signed => self.bytes.push(DW_CFA_NEGATE_RA_STATE),
+            CfiOp::Moved(column, by) => self.bytes.extend(moved(column, by)),
             CfiOp::SameValue(column) => {
                 self.bytes.push(DW_CFA_SAME_VALUE);
                 self.uleb(named(column, self.renamed).into());

@@ -12,6 +12,7 @@ use crate::listing::names::Names;
 use crate::listing::{Line, Listing};
 use crate::out::cfi::{CfiOp, StoredReturn, Tracker, entry_ops};
 use crate::out::cost::{self, Cost};
+use crate::out::eh_frame::moved;
 use crate::out::objtool::{Notes, Told};
 use crate::plan::Plan;
 use crate::profile::lsda;
@@ -100,6 +101,10 @@ fn directive(op: CfiOp, target: &Target) -> String {
         CfiOp::SameValue(c) => format!(".cfi_same_value {}", column(target, c)),
         CfiOp::Undefined(c) => format!(".cfi_undefined {}", column(target, c)),
         CfiOp::Signed => ".cfi_negate_ra_state".to_owned(),
+        CfiOp::Moved(c, by) => {
+            let bytes = moved(c, by).map(|byte| format!("{byte:#x}"));
+            format!(".cfi_escape {}", bytes.collect::<Vec<_>>().join(", "))
+        }
     }
 }
 

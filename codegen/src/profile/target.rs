@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::arch::facts::{Facts, Number, NumberOf, Promise};
-use crate::arch::harden::{Harden, ReturnGuard, TypeWord};
+use crate::arch::harden::{Harden, ReturnGuard, TypeWord, scs};
 use crate::ask::frame::{Content, FrameLayout};
 use crate::ask::live::{Carriers, Live};
 use crate::ask::option::{Choice, Choices, Pad};
@@ -133,6 +133,12 @@ impl Layouts {
 }
 
 impl Target {
+    /// Of these registers, live at the entry of functions, those that a trampoline saves which guards its return address: compilers
+    /// have nothing else in the register with the shadow call stack.
+    pub fn live_where_guarded(&self, live: RegSet) -> RegSet {
+        live.minus(RegSet::from_iter(scs(self.harden.guard, &self.facts.abi)))
+    }
+
     /// A target with the architecture's values, the profile's choices and nothing else: without steps that only some architectures
     /// have, and with objects like those of programs.
     pub fn plain(convention: &'static Convention, choices: Choices, own: Own) -> Target {
@@ -300,9 +306,13 @@ impl Target {
                 return Ok(Cow::Owned(frame(self.choices)));
             }
         };
+        let mut known = Cow::Borrowed(known);
+        if let Some(scs) = scs(self.guards(kind), &self.facts.abi) {
+            known.to_mut().fields.retain(|field| field.content != Content::Reg(scs));
+        }
         match self.carriers(kind) {
-            none if none == Carriers::default() => Ok(Cow::Borrowed(known)),
-            carriers => Ok(Cow::Owned(known.clone().with_vectors(carriers, self.facts.abi.vector_bytes as i32))),
+            none if none == Carriers::default() => Ok(known),
+            carriers => Ok(Cow::Owned(known.into_owned().with_vectors(carriers, self.facts.abi.vector_bytes as i32))),
         }
     }
 

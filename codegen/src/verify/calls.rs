@@ -78,10 +78,10 @@ impl Checker<'_> {
     fn guarded(&mut self, line: usize, state: &State) {
         let parent = Value::of(Root::Parent);
         match self.contract.guard {
-            Some(ReturnGuard::Pushed) if state.pushed != [parent] => {
+            Some(ReturnGuard::Pushed | ReturnGuard::Scs) if state.pushed != [parent] => {
                 self.fault(line, Property::Guard, "the shadow stack does not have parent_ip at a call");
             }
-            None | Some(ReturnGuard::Pushed) => {}
+            None | Some(ReturnGuard::Pushed | ReturnGuard::Scs) => {}
             Some(ReturnGuard::Signed) => {
                 let shows = |field: &&Field| field.content == Content::ParentIp && !field.in_record;
                 let shown = self.contract.frame.fields.iter().filter(shows).count();
@@ -223,7 +223,7 @@ impl Checker<'_> {
     fn clobber(&mut self, copied: Option<i32>, state: &mut State) {
         let abi = self.abi;
         let lost = Value::lost(Why::Clobbered);
-        self.site.c_loses(abi).iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
+        self.contract.c_loses().iter().chain(abi.link).for_each(|reg| state.set(reg, lost));
         (state.flags, state.tested, state.compared) = (lost, None, None);
         let sp = state.get(abi.sp).on_stack().unwrap_or(0);
         (0..copied.unwrap_or(0)).for_each(|word| state.memory.store(sp + 8 * word, lost));

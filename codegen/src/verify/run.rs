@@ -43,6 +43,9 @@ enum Then {
     Ways(Vec<(usize, State)>),
 }
 
+/// What is wrong where an entry is taken that is not there.
+const EMPTY: &str = "the shadow stack is popped, which has nothing of this function";
+
 impl Checker<'_> {
     /// Follow every way from the start.
     pub(super) fn run(&mut self) {
@@ -157,7 +160,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is pushed onto the CPU's shadow stack, and popped.
+    /// What is pushed onto the CPU's shadow stack or onto the shadow call stack, and popped.
     fn guards(&mut self, at: usize, action: Action, state: &mut State) {
         match action {
             Action::PushGuard { reg } => state.pushed.push(self.read(reg, state)),
@@ -167,14 +170,39 @@ impl Checker<'_> {
                     Some(pushed) => {
                         self.same(at, Property::Guard, "what is compared with the shadow stack", pushed, found)
                     }
-                    None => self.fault(
-                        at,
-                        Property::Guard,
-                        "the shadow stack is popped, which has nothing of this function",
-                    ),
+                    None => self.fault(at, Property::Guard, EMPTY),
                 }
             }
+            Action::PushScs { reg, by } => {
+                let below = if by == 0 { -8 } else { 0 };
+                self.entry_of_scs(at, below, state);
+                state.pushed.push(self.read(reg, state));
+                self.move_scs(by, state);
+            }
+            Action::PopScs { reg, by } => {
+                let popped = state.pushed.pop();
+                self.entry_of_scs(at, -8, state);
+                match popped {
+                    Some(value) => self.write(reg, value, state),
+                    None => self.fault(at, Property::Guard, EMPTY),
+                }
+                self.move_scs(by, state);
+            }
             _ => {}
+        }
+    }
+
+    /// The next free entry of the shadow call stack must be so many bytes from where its register points.
+    fn entry_of_scs(&mut self, at: usize, below: i32, state: &State) {
+        let Some(pointer) = self.abi.scs else { return };
+        let due = self.start.get(pointer).plus(8 * state.pushed.len() as i64);
+        let found = state.get(pointer).plus(i64::from(below));
+        self.same(at, Property::Guard, "the entry of the shadow call stack", due, found);
+    }
+
+    fn move_scs(&self, by: i32, state: &mut State) {
+        if let Some(pointer) = self.abi.scs {
+            state.set(pointer, state.get(pointer).plus(i64::from(by)));
         }
     }
 

@@ -10,6 +10,14 @@ pub struct Reg(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RegSet(u64);
 
+impl FromIterator<Reg> for RegSet {
+    fn from_iter<I: IntoIterator<Item = Reg>>(regs: I) -> RegSet {
+        let mut all = RegSet::EMPTY;
+        regs.into_iter().for_each(|reg| all.insert(reg));
+        all
+    }
+}
+
 impl RegSet {
     /// The empty set.
     pub const EMPTY: RegSet = RegSet(0);
@@ -127,6 +135,9 @@ pub struct Abi {
     pub linkage: RegSet,
     /// Registers of the platform, which generated code never touches (gp, tp, x18).
     pub platform: RegSet,
+    /// The register with the address behind the last entry of the thread's shadow call stack, in code that has one: Clang's
+    /// ShadowCallStack.
+    pub scs: Option<Reg>,
     /// The register that is always zero, if there is one. If it shares its number with SP, the number means this register in
     /// moves to the stack, from the stack, and between registers.
     pub zero: Option<Reg>,

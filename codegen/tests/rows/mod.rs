@@ -349,6 +349,9 @@ fn told(effects: &Effects) -> Vec<i64> {
             }
         }
         Action::Authenticate { .. } | Action::Sign { .. } | Action::PushGuard { .. } | Action::PopGuard { .. } => {}
+        // Up and down by an entry, as their names say.
+        Action::PushScs { by, .. } => all.extend((by != 0).then_some(i64::from(by))),
+        Action::PopScs { by, .. } => all.push(i64::from(if by == 0 { -8 } else { by })),
         Action::None
         | Action::StoreHalf
         | Action::LandingPad

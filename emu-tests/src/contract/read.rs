@@ -513,7 +513,7 @@ impl Reader<'_> {
         (facts, machine): (&Facts, &Machine),
         convention: &Convention,
     ) -> Result<(RegSet, RegSet)> {
-        let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site);
+        let (abi_kept, abi_clobbered) = promised(kind, facts, &convention.site, self.guard(t, facts)?);
         let both = abi_kept.union(abi_clobbered);
         let base = match t.promises {
             Promise::Transparent => both,

@@ -132,7 +132,7 @@ impl File {
         slot.iter().for_each(|slot| self.key("slot", &quoted(slot)));
         frame.iter().for_each(|frame| self.key("frame", &quoted(frame)));
         self.key("stack-align", &contract.stack_align.to_string());
-        let (kept, _) = promised(contract.kind, contract.facts, &contract.convention.site);
+        let (kept, _) = promised(contract.kind, contract.facts, &contract.convention.site, contract.guard);
         let names = |set: RegSet| set.iter().map(|reg| quoted(abi.name(reg))).collect::<Vec<_>>();
         let mut keeps = names(contract.kept.minus(kept));
         let vectors = machine.vectors.iter().enumerate().filter(|(i, _)| contract.vectors_kept >> i & 1 == 1);

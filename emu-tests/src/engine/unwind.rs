@@ -9,8 +9,8 @@ use codegen::backend::Backend;
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::error::{Error, Result};
 use gimli::{
-    AArch64, BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, RegisterRule,
-    UnwindContext, UnwindSection, Vendor,
+    AArch64, BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Operation,
+    RegisterRule, UnwindContext, UnwindSection, Vendor,
 };
 use link::{Image, SymbolKind};
 
@@ -25,6 +25,8 @@ pub(crate) enum Rule {
     In(Reg),
     /// The value itself.
     Is(i64),
+    /// What is in a register, plus so many bytes.
+    Of(Reg, i64),
 }
 
 /// What the table says of one instruction.
@@ -54,6 +56,7 @@ impl Rule {
             Rule::At(offset) => memory(cfa.wrapping_add_signed(offset)),
             Rule::In(reg) => gpr.get(usize::from(reg.0)).copied().unwrap_or(0),
             Rule::Is(offset) => cfa.wrapping_add_signed(offset),
+            Rule::Of(reg, by) => Rule::In(reg).value(cfa, gpr, memory).wrapping_add_signed(by),
         }
     }
 }
@@ -75,7 +78,7 @@ impl Row {
     }
 }
 
-/// The unwind table of the trampolines, by address. What it says in DWARF expressions is left out.
+/// The unwind table of the trampolines, by address. Of DWARF expressions it has those that add a number to a register.
 #[derive(Default, Debug)]
 pub(crate) struct Table {
     rows: HashMap<u64, Row>,
@@ -365,6 +368,11 @@ fn row(
             RegisterRule::ValOffset(offset) => Rule::Is(offset),
             RegisterRule::Register(r) => Rule::In(column(r)?),
             RegisterRule::SameValue => Rule::In(column(n)?),
+            RegisterRule::ValExpression(ref expression) => {
+                let mut all = expression.get(frames).ok()?.operations(fde.cie().encoding());
+                let Operation::RegisterOffset { register, offset, .. } = all.next().ok()?? else { return None };
+                Rule::Of(column(register).filter(|_| matches!(all.next(), Ok(None)))?, offset)
+            }
             RegisterRule::Undefined => {
                 undefined |= n == returns_in;
                 continue;

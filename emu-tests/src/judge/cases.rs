@@ -21,6 +21,7 @@ use crate::judge::rig::Rig;
 use crate::run::case::{Case, Handler, Initial};
 use crate::run::filter::Filter;
 use crate::run::replay::Source;
+use crate::run::scs;
 use crate::run::situation::Situation;
 use crate::run::thread::POINTER;
 
@@ -288,6 +289,9 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
             Some(reg) => all[reg] = POINTER,
             None => thread = Some(POINTER),
         }
+    }
+    if let Some(reg) = contract.scs() {
+        all[reg] = scs::POINTER;
     }
     Initial { registers: all, sp, above, thread }
 }

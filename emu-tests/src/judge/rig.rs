@@ -34,6 +34,7 @@ use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::run::replay::Replay;
+use crate::run::scs;
 use crate::run::situation::Situation;
 use crate::run::thread::{self, Words};
 
@@ -202,6 +203,7 @@ impl<'s> Rig<'s> {
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
         map_sparse(&mut *uc, registers.machine.ret)?;
         thread::map_for(&mut *uc, &suite.contracts)?;
+        scs::map_for(&mut *uc, &suite.contracts)?;
         trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
@@ -441,6 +443,9 @@ impl<'s> Rig<'s> {
             let clock = self.trace().clock;
             words.prepare(case, clock, &mut *self.uc);
         }
+        if contract.scs().is_some() {
+            scs::prepare(case, &mut *self.uc);
+        }
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);
         self.memory.write(sp - BELOW, &self.stack);
@@ -461,6 +466,9 @@ impl<'s> Rig<'s> {
                     self.uc.pushed().filter(|_| trace.enabled && self.suite.contracts[case.attach].guard.is_some())
                 {
                     trace.check_pushed(self.ranges[case.attach].0, bytes);
+                }
+                if trace.enabled && self.suite.contracts[case.attach].scs().is_some() {
+                    trace.check_scs(self.ranges[case.attach].0, scs::changed(case, &*self.uc));
                 }
                 trace.finished(&mut *self.uc);
             }

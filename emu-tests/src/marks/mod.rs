@@ -212,7 +212,7 @@ fn followed(code: &Code) -> BTreeMap<u64, Followed> {
 
 /// How a function guards the return address that it stores. Places are bytes from the function's start.
 pub(crate) struct Guarding {
-    /// It signs it, or pushes it onto the shadow stack.
+    /// It signs it, or pushes it onto the shadow stack or the shadow call stack.
     pub guards: bool,
     /// Where the address is not guarded, or not checked as it was guarded; what follows for each: is it certain?
     pub problems: Vec<(u64, bool)>,
@@ -231,7 +231,7 @@ pub(crate) fn guarding(input: &Input, backend: &'static dyn Backend) -> Result<H
         let function = code.begins(start)?;
         let problems = followed.problems.into_iter().filter(|problem| problem.promise == Promise::Signed);
         let guarding = Guarding {
-            guards: followed.guards,
+            guards: followed.guards || followed.scs,
             problems: problems.map(|problem| (problem.at.wrapping_sub(start), problem.why.is_certain())).collect(),
             misstated: followed.misstated.into_iter().map(|at| at.wrapping_sub(start)).collect(),
         };

@@ -47,8 +47,10 @@ pub(super) struct Followed {
     pub hidden: Vec<u64>,
     /// A jump by a register, if there is one in the function.
     pub jump: Option<Jump>,
-    /// It puts something onto the shadow stack, or signs.
+    /// It puts something onto the CPU's shadow stack, or signs.
     pub guards: bool,
+    /// It has entries on the shadow call stack, of which no note says anything.
+    pub scs: bool,
     /// Where the unwind table has the return address signed and it is not, or the other way round.
     pub misstated: BTreeSet<u64>,
 }
@@ -68,8 +70,8 @@ pub(super) fn follow(code: &Code, function: &Function) -> Followed {
         // Where nothing may be spent any more, the next round says so.
         if ends.joined.is_subset(&joined) && code.spend(0) {
             let problems = ends.problems.into_iter().collect();
-            let (guards, misstated) = (paths.guards, ends.misstated);
-            return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards, misstated };
+            let (guards, scs, misstated) = (paths.guards, paths.scs, ends.misstated);
+            return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards, scs, misstated };
         }
         joined.extend(ends.joined);
     }
@@ -86,6 +88,7 @@ struct Paths<'c, 'i> {
     /// Heads of which no branch says that it leads there.
     hidden: Vec<u64>,
     guards: bool,
+    scs: bool,
     /// Values that `heads` has.
     kept: u64,
     too_long: bool,
@@ -122,8 +125,16 @@ impl<'c, 'i> Paths<'c, 'i> {
     fn of(code: &'c Code<'i>, function: &Function, joined: &BTreeSet<u64>) -> Paths<'c, 'i> {
         let range = function.range.clone();
         let heads = BTreeMap::new();
-        let mut paths =
-            Paths { code, range: range.clone(), heads, hidden: Vec::new(), guards: false, kept: 0, too_long: false };
+        let mut paths = Paths {
+            code,
+            range: range.clone(),
+            heads,
+            hidden: Vec::new(),
+            guards: false,
+            scs: false,
+            kept: 0,
+            too_long: false,
+        };
         let mut reached = BTreeSet::new();
         paths.reach(range.start, joined, &mut reached);
         joined.iter().for_each(|at| paths.reach(*at, joined, &mut reached));
@@ -132,10 +143,10 @@ impl<'c, 'i> Paths<'c, 'i> {
         let ranges: Vec<Range<u64>> = [range].into_iter().chain(cut_off).collect();
         let all: Vec<&Insn> = ranges.into_iter().flat_map(|part| code.within(part)).collect();
         paths.hide(&all, joined, &mut reached);
-        let guards =
-            |step: &Move| matches!(step, Move::Sign(..) | Move::Authenticate(..) | Move::Push(_) | Move::PopCheck(_));
-        let signs = |insn: &Insn| insn.moves.iter().any(guards);
-        paths.guards = reached.iter().filter_map(|at| code.insn(*at)).any(signs);
+        let mut moves = reached.iter().filter_map(|at| code.insn(*at)).flat_map(|insn| &insn.moves);
+        paths.scs = moves.clone().any(|step| matches!(step, Move::PushScs(_) | Move::PopScs(_)));
+        paths.guards = moves
+            .any(|step| matches!(step, Move::Sign(..) | Move::Authenticate(..) | Move::Push(_) | Move::PopCheck(_)));
         paths.too_long = reached.len() > MOST || !code.spend(reached.len() as u64);
         paths
     }
@@ -388,6 +399,13 @@ impl<'c, 'i> Paths<'c, 'i> {
                 };
                 out.both(insn.at, &why);
             }
+            Move::PopScs(_) => match state.pushed {
+                Some(Value::Return { .. }) => {}
+                None | Some(Value::Stack { .. } | Value::Number(_) | Value::Foreign) => {
+                    out.problem(Promise::Signed, insn.at, Why::AuthenticatesOther);
+                }
+                Some(_) => out.problem(Promise::Signed, insn.at, Why::AuthenticatesUnknown),
+            },
             Move::ShadowPointer | Move::ShadowRead => out.problem(Promise::Paired, insn.at, Why::MovesShadow),
             _ => {}
         }

@@ -160,9 +160,9 @@ impl State {
                 self.set(reg, Value::Return { stored: false });
             }
             Move::Sign(reg, _) | Move::Authenticate(reg, _) => self.set(reg, Value::Unknown),
-            Move::Push(reg) => self.pushed = Some(self.get(reg)),
+            Move::Push(reg) | Move::PushScs(reg) => self.pushed = Some(self.get(reg)),
             // Behind the check it is what was pushed.
-            Move::PopCheck(reg) => match self.pushed.take() {
+            Move::PopCheck(reg) | Move::PopScs(reg) => match self.pushed.take() {
                 Some(Value::Return { .. }) => self.set(reg, Value::Return { stored: false }),
                 _ => self.set(reg, Value::Unknown),
             },

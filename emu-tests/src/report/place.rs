@@ -211,6 +211,7 @@ places! {
     SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
     Mark { what: MarkOf } => "mark:{what:#}", "is {what} true (1 or 0), and what the note says";
     Guarded => "guard:return", "the return address is guarded in memory, and checked before it is returned to (1 or 0)";
+    ScsEntry => "guard:scs", "an entry of the callers on the shadow call stack";
     GuardTold => "guard:table", "the unwind table says where the return address is signed (1 or 0)";
     Reach { direction: Direction } => "reach:{direction:#}", "how far a site reaches {direction}";
     Beyond { direction: Direction } => "reach:{direction:#}:beyond",

@@ -4,5 +4,6 @@ pub mod case;
 pub mod filter;
 pub mod raw;
 pub mod replay;
+pub mod scs;
 pub mod situation;
 pub mod thread;

@@ -62,7 +62,8 @@ impl<'t> Traced<'t> {
 
     /// Can `programs` be attached to the function?
     fn takes_programs(&self) -> bool {
-        let (abi, live) = (&self.target.facts.abi, self.target.convention.site.live);
+        let live = self.target.live_where_guarded(self.target.convention.site.live);
+        let abi = &self.target.facts.abi;
         self.placement.programs(&self.proto, abi, live, Proof::holds(self.proof)).is_ok()
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn what_is_shown(
     let sig = args.sig.as_deref().unwrap_or_default();
     let proto = Prototype::parse(sig).map_err(|e| e.at("--sig"))?;
     let placement = target.place(&proto);
-    let live = args.live_besides(target)?;
+    let live = target.live_where_guarded(args.live_besides(target)?);
     let shown = placement.and_then(|p| p.programs(&proto, &target.facts.abi, live, Proof::holds(proof)));
     let mut programs = shown.map_err(|e| e.at("--sig"))?;
     let late = attached.iter().any(|p| p.attach != Attach::Fentry);

@@ -307,7 +307,8 @@ fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
         let proto = Prototype::parse(signature)?;
         let Programs { call_orig, ip_arg, .. } = *flags;
         let skip_frame = flags.skip_frame || (call_orig && !jumps);
-        let (abi, mut live) = (&target.facts.abi, target.convention.site.live);
+        let abi = &target.facts.abi;
+        let mut live = target.live_where_guarded(target.convention.site.live);
         let offered = &target.convention.programs;
         let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
         let tail_call = offered.tail_call.filter(|_| flags.tail_call.is_some());

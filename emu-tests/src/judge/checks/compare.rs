@@ -153,7 +153,7 @@ pub(crate) fn agree(
     if let Some(programs) = rig.suite.contracts[case.attach].kind.programs().filter(|p| p.call_orig || p.indirect) {
         results = results.intersection(programs.result.regs);
     }
-    let always = results.union(site.c_keeps(abi));
+    let always = results.union(rig.suite.contracts[case.attach].c_keeps());
     let free = free.minus(always).union(site.lost);
     let at = |clause| At { clause, trampoline: case.attach, pc: EXIT };
     let compared = always.union(abi.caller_saved).minus(free).union(RegSet::of(&[abi.sp]));

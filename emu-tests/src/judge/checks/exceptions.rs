@@ -220,7 +220,7 @@ fn compare(rig: &Rig, case: &Case, pc: u64, at: u64, told: &mut Told) {
         // Behind the call.
         now[abi.sp] = now[abi.sp].wrapping_add(abi.return_bytes());
     }
-    let Some(frame) = frame(rig, at, &now) else {
+    let Some(frame) = frame(rig, case, at, &now) else {
         told.push((pc, Place::Cfa, 1, 0));
         return;
     };
@@ -232,13 +232,14 @@ fn compare(rig: &Rig, case: &Case, pc: u64, at: u64, told: &mut Told) {
     }
 }
 
-fn frame(rig: &Rig, at: u64, now: &Snapshot) -> Option<Frame> {
+fn frame(rig: &Rig, case: &Case, at: u64, now: &Snapshot) -> Option<Frame> {
     let abi = rig.registers.abi;
     let table = rig.table()?;
     let row = table.row(at)?;
     let cfa = row.cfa(&now.gpr);
     let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| word(&*rig.uc, at));
-    let saved = row.tells.iter().filter(|reg| Some(*reg) != abi.link && *reg != abi.sp);
+    let scs = rig.suite.contracts[case.attach].scs();
+    let saved = row.tells.iter().chain(scs).filter(|reg| Some(*reg) != abi.link && *reg != abi.sp);
     let saved = saved.map(|reg| (reg, value(row.rule(reg)))).collect();
     let returns = row.returns.map_or(0, |rule| row.return_address(rig.registers.machine, value(rule)));
     Some(Frame { cfa, returns, saved })

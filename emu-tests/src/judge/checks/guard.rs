@@ -1,5 +1,6 @@
 //! P28: whether the return address is guarded while it is in memory. All paths are followed, without a run: an engine that enforces
-//! shows the same in runs (P26), and only there does a signature differ from none.
+//! shows the same in runs (P26), and only there does a signature differ from none. A shadow call stack is memory as any other, and
+//! each run shows what is on it.
 
 use std::sync::Arc;
 

@@ -168,7 +168,7 @@ fn handler(rig: &mut Rig, case: &Case) -> Snapshot {
     let mut all = registers.general(&*rig.uc);
     let sp = (registers.sp(&*rig.uc) - BELOW) & !15;
     let mut rng = Rng::new(case.seed, 0x500);
-    for reg in rig.suite.convention.site.c_loses(abi).minus(RegSet::of(&[abi.sp])).iter() {
+    for reg in rig.suite.contracts[case.attach].c_loses().minus(RegSet::of(&[abi.sp])).iter() {
         all[reg] = rng.canary();
     }
     if case.sret {

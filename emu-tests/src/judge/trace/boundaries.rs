@@ -417,7 +417,10 @@ impl Trace {
         self.check_records(here, &contract);
         let Some(a) = self.state.activations.last_mut() else { return };
         a.kept = a.kept.minus(contract.stated.own);
-        let own = contract.stated.own.iter().map(|reg| (reg, a.expect[reg])).collect();
+        let scs = contract.scs();
+        let own = contract.stated.own.iter().chain(scs).map(|reg| (reg, a.expect[reg])).collect();
+        // The function finds the trampoline's own entry on the shadow call stack.
+        scs.into_iter().for_each(|reg| a.expect[reg] = a.expect[reg].wrapping_add(8));
         let abi = here.registers.abi;
         let (pc, resume, parent, sp, calls, around) = (a.pc, a.resume, a.parent, a.sp, a.calls, a.around);
         let fp = a.expect[abi.fp];
@@ -511,7 +514,7 @@ impl Trace {
         }
         let now = here.snapshot();
         let rets = RegSet::of(abi.exit_rets);
-        let c_keeps = contract.convention.site.c_keeps(abi);
+        let c_keeps = contract.c_keeps();
         let calls_body = self.calls_body() || is_function;
         // A BPF program gives back how many tail calls were made.
         let counted = programs.and_then(|p| p.tail_call).filter(|counted| counted.returned);
@@ -519,7 +522,7 @@ impl Trace {
         let results = if is_function && !skips { RegSet::EMPTY } else { contract.results() };
         let results = results.union(counted.map_or(RegSet::EMPTY, |counted| RegSet::of(&[counted.reg])));
         let kept = contract.kept_on(way).union(if calls_body { results } else { RegSet::EMPTY });
-        let all = c_keeps.union(contract.convention.site.c_loses(abi));
+        let all = c_keeps.union(contract.c_loses());
         // What a paired trampoline keeps besides, it keeps until the function begins.
         let told = if calls_body { all.intersection(kept) } else { all };
         self.compare_general(here, (&e.expect, &now), (told, kept), &[(rets, Clause::P3), (all, Clause::P5)]);

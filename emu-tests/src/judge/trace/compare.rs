@@ -71,6 +71,13 @@ impl Trace {
         }
     }
 
+    /// P28 of a run that has ended: this is the first of the callers' entries on the shadow call stack that is not as it was.
+    pub(in crate::judge) fn check_scs(&mut self, entry: u64, changed: Option<(u64, u64)>) {
+        let at = At { clause: Clause::P28, trampoline: self.case.attach, pc: entry };
+        let (before, now) = changed.unwrap_or_default();
+        self.checks.check(at, Place::ScsEntry, before, now);
+    }
+
     /// All but the general registers.
     pub(super) fn compare_state(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot, kept: &Kept) {
         let machine = here.registers.machine;

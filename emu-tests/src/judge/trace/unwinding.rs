@@ -39,7 +39,8 @@ impl Trace {
             (None, None) => return,
         };
         let at_site = exiting.is_none() && !to_parent;
-        let saved = row.tells.iter().filter(|&r| Some(r) != abi.link);
+        let scs = self.contract().and_then(|contract| contract.scs());
+        let saved = row.tells.iter().chain(scs).filter(|&r| Some(r) != abi.link);
         let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
         let mut returns = Vec::new();
         if let (true, Some(rule)) = (to_parent, row.returns) {
@@ -134,6 +135,6 @@ impl Trace {
 pub(super) fn recorded_return(here: &Here, contract: &Contract, stored: u64) -> u64 {
     match contract.guard {
         Some(ReturnGuard::Signed) => (here.registers.machine.stripped)(stored),
-        Some(ReturnGuard::Pushed) | None => stored,
+        Some(ReturnGuard::Pushed | ReturnGuard::Scs) | None => stored,
     }
 }

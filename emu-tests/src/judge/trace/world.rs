@@ -19,6 +19,7 @@ use crate::engine::rng::Rng;
 use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::case::Handler;
+use crate::run::scs;
 use crate::run::situation::Situation;
 use crate::run::thread::Words;
 
@@ -343,18 +344,22 @@ impl Trace {
         self.state.stack.forget(from, from.wrapping_add(SCRIBBLE));
     }
 
-    /// Overwrite the stack below SP with the garbage from there on, but for the bytes of a red zone. Returns the lowest
-    /// address.
+    /// Overwrite the stack below SP with the garbage from there on, but for the bytes of a red zone, and the shadow call stack
+    /// above its pointer. Returns the lowest address.
     fn scribble(&self, here: &mut Here, from: usize, red_zone: u64) -> u64 {
         let below = self.garbage.get(from..from + SCRIBBLE as usize).unwrap_or_default();
         let at = here.sp().wrapping_sub(red_zone + SCRIBBLE);
         here.write(at, below);
+        if let Some(pointer) = self.contract().and_then(|contract| contract.scs()) {
+            here.write(here.get(pointer), below.get(..scs::BYTES).unwrap_or_default());
+        }
         at
     }
 
     /// The registers that a C function may overwrite.
     fn c_loses(&self, abi: &Abi) -> RegSet {
-        self.convention.map_or(abi.caller_saved, |convention| convention.site.c_loses(abi))
+        let usual = || self.convention.map_or(abi.caller_saved, |convention| convention.site.c_loses(abi));
+        self.contract().map_or_else(usual, |contract| contract.c_loses())
     }
 
     /// When a C function returns, its thread may run on another CPU: registers of the platform hold what is that one's. One that
@@ -368,7 +373,9 @@ impl Trace {
         let entering = self.state.exiting().is_none();
         let arguments = contract.kind.live().filter(|_| entering).map_or(RegSet::EMPTY, |live| live.regs);
         let platforms = abi.platform.minus(self.c_loses(abi)).minus(contract.stated.carries);
-        for reg in platforms.iter().filter(|&reg| !told(reg) && Some(reg) != thread) {
+        // A shadow call stack goes with the thread.
+        let stays = |reg| Some(reg) == thread || Some(reg) == contract.scs();
+        for reg in platforms.iter().filter(|&reg| !told(reg) && !stays(reg)) {
             let known = self.state.moved.iter().find(|(known, _)| *known == reg);
             // What the trampoline has overwritten stays so, and is found in the end.
             if here.get(reg) != known.map_or(self.case.initial.registers[reg], |(_, value)| *value) {
