@@ -51,6 +51,20 @@ fn what_flags_cannot_decide_is_refused() {
     bench.refuses(&["gen", "ftrace_caller", "--kernel-build", "tree", "--cflags", "-O2"], &["--cflags"]);
 }
 
+/// A trampoline guards its return address in one way.
+#[test]
+fn flags_that_ask_for_two_guards_are_refused() {
+    let bench = Bench::new();
+    let around = ["gen", "around", "--call", "enter", "--exit", "leave", "--function", "f", "--args", "1"];
+    for (arch, _) in arches() {
+        let expected = expected(tool::backend(arch).unwrap());
+        let Some(other) = expected.shadow_call_stack.as_ref().map(|scs| &scs.refused_with) else { continue };
+        let flags = format!("-fsanitize=shadow-call-stack {other}");
+        let args = ["--profile", "bare", "--arch", arch, "--cflags", &flags];
+        bench.refuses(&[&around[..], &args].concat(), &["guard-return", "-fsanitize=shadow-call-stack", other]);
+    }
+}
+
 #[test]
 fn what_is_set_counts_for_more() {
     for (arch, _) in arches() {

@@ -256,6 +256,18 @@ fn protection(backend: &dyn Backend, promise: Promise, rows: &[&Row]) -> String 
     format!("{}: {}", feature.name, words.join(", "))
 }
 
+/// Who returns by the shadow call stack, which no note tells and no engine need enforce: its register.
+fn shadow_call_stack(backend: &dyn Backend, rows: &[&Row]) -> String {
+    let abi = &backend.facts().abi;
+    let generated = common::targets(backend).iter().any(|target| target.harden.guard == Some(ReturnGuard::Scs));
+    let of_scs = |row: &&&Row| row.clause == Clause::P28 && row.options.ends_with("guard-return=scs");
+    let held = rows.iter().filter(of_scs).any(|row| row.verdict == Verdict::Pass);
+    match abi.scs.filter(|_| generated && held) {
+        Some(reg) => format!("by {}: generated, judged (P28), executed", abi.name(reg)),
+        None => String::new(),
+    }
+}
+
 /// What is generated, judged, executed and enforced of each protection, and of vector registers.
 fn protections(results: &[Row]) -> String {
     let names: Vec<&str> = tool::BACKENDS.iter().map(|backend| backend.facts().name).collect();
@@ -273,6 +285,7 @@ fn protections(results: &[Row]) -> String {
     ] {
         line(title, &|backend| protection(backend, promise, &of(backend)));
     }
+    line("shadow call stack", &|backend| shadow_call_stack(backend, &of(backend)));
     line("vector registers", &|backend| {
         let (machine, abi) = (backend.machine(), &backend.facts().abi);
         let executed = format!("{} of {} bytes: executed (P2)", machine.vectors.len(), abi.vector_bytes);

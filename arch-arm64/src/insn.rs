@@ -330,9 +330,9 @@ codegen::rows! { Insn, w names out target;
           out.fixup(4, reloc::TSTBR14, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfBit { reg, bit: bit.value });
     StrScs { src } => write!(w, "str\t{}, [x18], #8", name(src)),
-        { let r = x(src)?; dynasm!(out ; .arch aarch64 ; str X(r), [x18], 8) }, Effects { stores: 1, ..Effects::action(Action::PushScs { reg: src, by: 8 }) };
+        { let r = x_but_18(src)?; dynasm!(out ; .arch aarch64 ; str X(r), [x18], 8) }, Effects { stores: 1, ..Effects::action(Action::PushScs { reg: src, by: 8 }) };
     LdrScs { dst } => write!(w, "ldr\t{}, [x18, #-8]!", name(dst)),
-        { let r = x(dst)?; dynasm!(out ; .arch aarch64 ; ldr X(r), [x18, -8]!) }, Effects { loads: 1, ..Effects::action(Action::PopScs { reg: dst, by: -8 }) };
+        { let r = x_but_18(dst)?; dynasm!(out ; .arch aarch64 ; ldr X(r), [x18, -8]!) }, Effects { loads: 1, ..Effects::action(Action::PopScs { reg: dst, by: -8 }) };
     StrReg { src, base, at } => write!(w, "str\t{}, [{}, #{}]", name(src), name(base), names.disp(at)),
         { let (r, b, d) = (x_or_zero(src)?, x(base)?, scaled(at.value, 8, 32760)?); dynasm!(out ; .arch aarch64 ; str X(r), [XSP(b), d]) },
         Effects { stores: 1, ..Effects::action(Action::StoreAt { base, at: at.value, stored: Stored::Reg(src) }) };
@@ -412,6 +412,15 @@ fn q(number: u8) -> Result<u8> {
 }
 
 /// Refuse two loads into one register: the manual leaves the result undefined.
+/// Not the base of an address that the instruction writes back.
+fn x_but_18(reg: Reg) -> Result<u8> {
+    if reg == X18 {
+        Err(Error::unencodable("x18, which the instruction moves; valid: another register"))
+    } else {
+        x(reg)
+    }
+}
+
 fn different(a: u8, b: u8) -> Result<()> {
     if a == b { Err(Error::unencodable(format_args!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
 }

@@ -103,16 +103,7 @@ impl Mutable for Arm64 {
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::BtiC | Insn::Paciasp | Insn::Autiasp => hardening_faults(insn, out),
-            Insn::StrScs { src } => {
-                out.drop(Operator::GuardMissing);
-                out.put(Operator::GuardOther, Operand::Reg(X9), Insn::StrScs { src: X9 });
-                out.put(Operator::ScsPointer, Operand::None, Insn::StrReg { src, base: X18, at: Disp::number(0) });
-            }
-            Insn::LdrScs { dst } => {
-                out.drop(Operator::CheckMissing);
-                out.put(Operator::CheckOther, Operand::Reg(X9), Insn::LdrScs { dst: X9 });
-                out.put(Operator::ScsEntry, Operand::None, Insn::LdrReg { dst, base: X18, at: Disp::number(0) });
-            }
+            Insn::StrScs { .. } | Insn::LdrScs { .. } => scs_faults(insn, out),
             Insn::Str { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Str { src, at: at.moved(by) });
                 out.put_faulty(Operator::NarrowSave, Operand::Reg(src), Faulty::StrW { src, at });
@@ -197,6 +188,23 @@ fn hardening_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
     };
     out.drop(missing);
     out.put_faulty(other, Operand::None, by);
+}
+
+fn scs_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let (missing, other, by, entry, at) = match insn {
+        Insn::StrScs { src } => {
+            let unmoved = Insn::StrReg { src, base: X18, at: Disp::number(0) };
+            (Operator::GuardMissing, Operator::GuardOther, Insn::StrScs { src: X9 }, Operator::ScsPointer, unmoved)
+        }
+        Insn::LdrScs { dst } => {
+            let above = Insn::LdrReg { dst, base: X18, at: Disp::number(0) };
+            (Operator::CheckMissing, Operator::CheckOther, Insn::LdrScs { dst: X9 }, Operator::ScsEntry, above)
+        }
+        _ => return,
+    };
+    out.drop(missing);
+    out.put(other, Operand::Reg(X9), by);
+    out.put(entry, Operand::None, at);
 }
 
 fn vector_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {

@@ -35,6 +35,12 @@ fn odd(rng: &mut Rng) -> Reg {
     if rng.illegal { x(rng) } else { Reg(2 * rng.index(15) + 1) }
 }
 
+/// The base of an address that the instruction writes back is no other operand.
+fn not_x18(rng: &mut Rng) -> Reg {
+    let reg = x(rng);
+    if reg == X18 && !rng.illegal { X0 } else { reg }
+}
+
 fn q(rng: &mut Rng) -> u8 {
     rng.index(32)
 }
@@ -99,8 +105,8 @@ every_row! {
     Insn ROWS row;
     BtiC;
     BtiJ;
-    StrScs { src: x };
-    LdrScs { dst: x };
+    StrScs { src: not_x18 };
+    LdrScs { dst: not_x18 };
     Paciasp;
     Autiasp;
     Str { src: stored, at: single };
@@ -276,7 +282,7 @@ fn by_capstone(capstone: &Capstone, code: &[u8]) -> Seen {
     }
     // Words of 8 bytes in the registers before the memory operand.
     let words: u16 =
-        operands.iter().filter(|o| !o.starts_with('[')).map(|o| if o.starts_with('q') { 2 } else { 1 }).sum();
+        operands.iter().take_while(|o| !o.starts_with('[')).map(|o| if o.starts_with('q') { 2 } else { 1 }).sum();
     let (loads, stores) = match mnemonic {
         "ldr" | "ldur" | "ldp" => (words, 0),
         "str" | "stp" => (0, words),

@@ -91,16 +91,7 @@ impl Mutable for Riscv64 {
     fn faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
         match insn {
             Insn::Lpad | Insn::SspushRa | Insn::SspopchkRa => hardening_faults(insn, out),
-            Insn::SdScs { src } => {
-                out.drop(Operator::GuardMissing);
-                out.put(Operator::GuardOther, Operand::Reg(T0), Insn::SdScs { src: T0 });
-                out.put(Operator::ScsEntry, Operand::None, Insn::SdReg { src, base: GP, at: Disp::number(0) });
-            }
-            Insn::LdScs { dst } => {
-                out.drop(Operator::CheckMissing);
-                out.put(Operator::CheckOther, Operand::Reg(T0), Insn::LdScs { dst: T0 });
-                out.put(Operator::ScsEntry, Operand::None, Insn::LdReg { dst, base: GP, at: Disp::number(0) });
-            }
+            Insn::SdScs { .. } | Insn::LdScs { .. } => scs_faults(insn, out),
             Insn::Addi { dst: GP, src: GP, .. } => out.drop(Operator::ScsPointer),
             Insn::Sd { src, at } => {
                 out.off_by(Operator::SlotOffset, 8, |by| Insn::Sd { src, at: at.moved(by) });
@@ -181,6 +172,23 @@ fn hardening_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
     };
     out.drop(missing);
     out.put_faulty(other, operand, by);
+}
+
+fn scs_faults(insn: Insn, out: &mut Faults<Either<Insn, Faulty>>) {
+    let (missing, other, by, above) = match insn {
+        Insn::SdScs { src } => {
+            let above = Insn::SdReg { src, base: GP, at: Disp::number(0) };
+            (Operator::GuardMissing, Operator::GuardOther, Insn::SdScs { src: T0 }, above)
+        }
+        Insn::LdScs { dst } => {
+            let above = Insn::LdReg { dst, base: GP, at: Disp::number(0) };
+            (Operator::CheckMissing, Operator::CheckOther, Insn::LdScs { dst: T0 }, above)
+        }
+        _ => return,
+    };
+    out.drop(missing);
+    out.put(other, Operand::Reg(T0), by);
+    out.put(Operator::ScsEntry, Operand::None, above);
 }
 
 /// Instructions of others. RISC-V unprivileged manual, chapters "RV32I", "RV64I" and "C".

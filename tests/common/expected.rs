@@ -417,6 +417,8 @@ pub struct Process {
 pub struct ShadowCallStack {
     /// The setting under which trampolines do.
     pub set: String,
+    /// The flag that asks for another guard.
+    pub refused_with: String,
     /// The compiler's options; its functions keep the register at least.
     pub flags: Vec<String>,
     /// The program's first instructions; `caught`, which ends it with exit code 7; `f`, which goes on at `go_on` behind a site.

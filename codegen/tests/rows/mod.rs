@@ -315,9 +315,8 @@ fn in_order(effects: &Effects, abi: &Abi) -> Vec<String> {
 /// The numbers in our effects that the text must have too.
 fn told(effects: &Effects) -> Vec<i64> {
     let mut all = Vec::new();
-    match effects.moves {
-        Moves::Store(slots) | Moves::Load(slots) => all.push(i64::from(slots.at)),
-        Moves::None | Moves::Copy { .. } => {}
+    if let Moves::Store(slots) | Moves::Load(slots) = effects.moves {
+        all.push(i64::from(slots.at));
     }
     match effects.action {
         Action::Add { add, .. } | Action::AddWord { add, .. } => all.push(i64::from(add)),
@@ -349,9 +348,7 @@ fn told(effects: &Effects) -> Vec<i64> {
             }
         }
         Action::Authenticate { .. } | Action::Sign { .. } | Action::PushGuard { .. } | Action::PopGuard { .. } => {}
-        // Up and down by an entry, as their names say.
-        Action::PushScs { by, .. } => all.extend((by != 0).then_some(i64::from(by))),
-        Action::PopScs { by, .. } => all.push(i64::from(if by == 0 { -8 } else { by })),
+        Action::PushScs { by, .. } | Action::PopScs { by, .. } => all.push(if by > 0 { 8 } else { -8 }),
         Action::None
         | Action::StoreHalf
         | Action::LandingPad

@@ -203,7 +203,6 @@ impl<'s> Rig<'s> {
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
         map_sparse(&mut *uc, registers.machine.ret)?;
         thread::map_for(&mut *uc, &suite.contracts)?;
-        scs::map_for(&mut *uc, &suite.contracts)?;
         trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;

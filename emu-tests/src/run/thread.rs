@@ -11,6 +11,7 @@ use crate::engine::interface::{Cpu, Holds};
 use crate::engine::registers::Registers;
 use crate::engine::shadow_stack::{self, FRESH, Kept};
 use crate::run::case::Case;
+use crate::run::scs;
 use crate::run::situation::{First, Situation};
 
 /// The thread pointer, with memory on both sides.
@@ -61,8 +62,9 @@ pub(crate) fn map<D>(uc: &mut Cpu<'_, D>, buffers: impl IntoIterator<Item = (u64
     all.try_for_each(|(at, size)| uc.map(at, size, Holds::Data))
 }
 
-/// Make room for what these trampolines record, if one does.
+/// Make room for what these trampolines record, if one does, and for a shadow call stack.
 pub(crate) fn map_for<D>(uc: &mut Cpu<'_, D>, contracts: &[Contract]) -> Result<()> {
+    scs::map_for(uc, contracts)?;
     if contracts.iter().all(|c| c.kind.recorder().is_none()) {
         return Ok(());
     }

@@ -100,17 +100,22 @@ pub fn with_numbers(
     Ok(target)
 }
 
-/// The options that the flags of a compiler decide, as `gcc` and `clang` read them: of several flags of one name, the last counts.
+/// The options that the flags of a compiler decide, as `gcc` and `clang` read them: of several flags of one name, the last counts,
+/// but sanitizers are added up.
 ///
 /// # Errors
-/// A profile without an option that such flags decide.
+/// A profile without an option that such flags decide; flags that ask for two values of one.
 pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static str, &'static str)>> {
     let given: Vec<(&str, &str)> =
         flags.split_whitespace().map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
     let is_given = |flag: &&str| {
         let (name, part) = flag.split_once('=').map_or((*flag, None), |(name, part)| (name, Some(part)));
-        let last = given.iter().rev().find(|(other, _)| *other == name);
-        last.is_some_and(|(_, value)| part.is_none_or(|part| parts(value).contains(&part)))
+        let has = |value: &str| part.is_none_or(|part| parts(value).contains(&part));
+        if name == ADDED {
+            let last = given.iter().rfind(|(other, value)| [ADDED, TAKEN_AWAY].contains(other) && has(value));
+            return last.is_some_and(|(other, _)| *other == ADDED);
+        }
+        given.iter().rfind(|(other, _)| *other == name).is_some_and(|(_, value)| has(value))
     };
     let deciding: Vec<_> = convention.offered().filter(|(rule, _)| !rule.cflags.is_empty()).collect();
     if deciding.is_empty() {
@@ -120,17 +125,32 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
             valid: "--profile bare, or of a kernel --kernel-build with its tree".to_owned(),
         });
     }
-    let decided = |(rule, option): &(&OptionRule, &OptionInfo)| {
-        let (value, _) = rule.cflags.iter().find(|(_, flags)| flags.iter().any(&is_given))?;
-        Some((option.name, *value))
-    };
-    Ok(deciding.iter().filter_map(decided).collect())
+    let mut decided = Vec::new();
+    for (rule, option) in deciding {
+        // What a flag says whatever its value is counts where no other has said anything.
+        let by = |flags: &[&'static str]| flags.iter().copied().find(is_given);
+        let mut all = rule.cflags.iter().filter_map(|(value, flags)| Some((*value, by(flags)?)));
+        let Some((value, flag)) = all.next() else { continue };
+        if let Some((_, other)) =
+            all.find(|(_, other)| other.split('=').next() != flag.split('=').next() && other.contains('='))
+        {
+            let what = format!("--cflags: {flag} and {other} ask for two values of {}", option.name);
+            return Err(Error::new(format!("{what}, of which a trampoline has one; valid: without one of them")));
+        }
+        decided.push((option.name, value));
+    }
+    Ok(decided)
 }
 
-/// What a flag's value has: a list with `+`, or extensions of an instruction set, `rv64imac_zba` and `rv64i2p0_c2p0`, by their names
+/// The flag that adds a sanitizer.
+const ADDED: &str = "-fsanitize";
+/// The flag that takes it away again.
+const TAKEN_AWAY: &str = "-fno-sanitize";
+
+/// What a flag's value has: a list with `+` or commas, or extensions of an instruction set, `rv64imac_zba` and `rv64i2p0_c2p0`, by their names
 /// with and without versions (RISC-V unprivileged manual, "ISA Extension Naming Conventions").
 fn parts(value: &str) -> Vec<&str> {
-    let mut all: Vec<&str> = value.split(['+', '_']).collect();
+    let mut all: Vec<&str> = value.split(['+', '_', ',']).collect();
     let versions = |c: char| c.is_ascii_digit() || c == 'p';
     all.extend(value.split('_').skip(1).map(|extension| extension.trim_end_matches(versions)));
     if let Some(base) = all[0].strip_prefix("rv").map(|base| base.trim_start_matches(|c: char| c.is_ascii_digit())) {

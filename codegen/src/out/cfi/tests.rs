@@ -17,7 +17,7 @@ fn tracker() -> Tracker {
     columns[0] = column(COLUMN_FP, FP);
     columns[1] = column(COLUMN_LINK, LINK);
     let both = RegSet::of(&[FP, LINK]);
-    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0, lost: false, signed: false };
+    let state = State { holders: both, cfa: (SP, 0), sp: 0, columns, saved: 0, lost: false, signed: false, scs: 0 };
     Tracker {
         sp_reg: SP,
         initial: state,
@@ -31,6 +31,7 @@ fn tracker() -> Tracker {
         spare: None,
         reachable: true,
         link: None,
+        scs: None,
         stored: StoredReturn::default(),
         ops: Vec::new(),
     }
