@@ -95,6 +95,30 @@ fn a_contract_that_asks_for_a_guard_gets_one() {
     }
 }
 
+/// A function that does not call itself again comes back all the same.
+#[test]
+fn the_callers_entries_are_left_alone() {
+    for backend in tool::BACKENDS {
+        let (arch, expected) = (backend.facts().name, expected(*backend));
+        let Some(scs) = &expected.shadow_call_stack else { continue };
+        let b = Bench::new();
+        let rest = ["--arch", arch, "--set", &scs.set, "--emit", "asm,contract", "--stem", "t"];
+        b.ok(&[&AROUND[..], &rest].concat());
+        let text = std::fs::read_to_string(b.path("t.S")).unwrap();
+        let changed = scs.below.iter().fold(text, |text, [from, to]| {
+            assert_eq!(text.matches(from).count(), 1, "{arch}: {from:?} in {text}");
+            text.replace(from, to)
+        });
+        std::fs::write(b.path("t.S"), changed).unwrap();
+        b.tool(&format!("{}gcc", common::tools_of(arch)), &["-c", "t.S", "-o", "t.o"]);
+        let check = ["check", "--object", "t.o", "--contract", "t.toml", "--format", "json"];
+        let report: Value = serde_json::from_str(&b.ends(1, &check)).unwrap();
+        let rows = report["results"].as_array().unwrap();
+        let is_told = |row: &Value| row["clause"] == "P28" && row["places"].to_string().contains("guard:scs");
+        assert!(rows.iter().any(is_told), "{arch}: {rows:#?}");
+    }
+}
+
 /// A program in which handlers overwrite the return address that the trampoline has in its frame.
 const ATTACK: &str = "
 unsigned long entries[64];

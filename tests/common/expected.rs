@@ -417,6 +417,8 @@ pub struct Process {
 pub struct ShadowCallStack {
     /// The setting under which trampolines do.
     pub set: String,
+    /// What is there, and what is there instead where a trampoline stores over the entry of its caller.
+    pub below: Vec<[String; 2]>,
     /// The flag that asks for another guard.
     pub refused_with: String,
     /// The compiler's options; its functions keep the register at least.
