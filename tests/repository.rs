@@ -256,6 +256,38 @@ fn the_picture_has_every_room_and_no_other() {
     }
 }
 
+/// What lies at the root beside the rooms: what a reader or a tool looks for there. What a command writes into the working directory
+/// does not stay.
+#[test]
+fn nothing_else_lies_at_the_root() {
+    const TEXTS: [&str; 5] = ["README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+    const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-GPL-2.0", "LICENSE-MIT"];
+    const OF_TOOLS: [&str; 13] = [
+        ".cargo",
+        ".ci",
+        ".git",
+        ".github",
+        ".gitignore",
+        "Cargo.lock",
+        "Cargo.toml",
+        "book.toml",
+        "deny.toml",
+        "docs",
+        "rustfmt.toml",
+        "supply-chain",
+        "x",
+    ];
+    const BESIDE: [&str; 4] = ["examples", "fuzz", "results", "tests"];
+    let rooms = drawn().into_iter().map(|folder| folder.split('/').next().unwrap().to_owned());
+    let known = [&TEXTS[..], &LICENCES, &OF_TOOLS, &BESIDE].concat().into_iter().map(str::to_owned).chain(rooms);
+    let ignored = fs::read_to_string(root().join(".gitignore")).unwrap();
+    let ignored = ignored.lines().map(|line| line.trim_matches('/').to_owned());
+    let known: BTreeSet<String> = known.chain(ignored).collect();
+    let there = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let stray: Vec<String> = there.filter(|name| !known.contains(name)).collect();
+    assert_eq!(stray, [""; 0], "they are no part of the repository");
+}
+
 /// On a system that has this and nothing else, `./x` says what is missing, and how to get it.
 #[test]
 fn a_bare_system_is_told_what_it_lacks() {
