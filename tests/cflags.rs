@@ -61,7 +61,8 @@ fn flags_that_ask_for_two_guards_are_refused() {
         let Some(other) = expected.shadow_call_stack.as_ref().map(|scs| &scs.refused_with) else { continue };
         let flags = format!("-fsanitize=shadow-call-stack {other}");
         let args = ["--profile", "bare", "--arch", arch, "--cflags", &flags];
-        bench.refuses(&[&around[..], &args].concat(), &["guard-return", "-fsanitize=shadow-call-stack", other]);
+        bench.refuses(&[&around[..], &args].concat(), &["--set guard-return=", "-fsanitize=shadow-call-stack", other]);
+        bench.ok(&[&around[..], &args, &["--set", "guard-return=off"]].concat());
     }
 }
 

@@ -411,7 +411,6 @@ fn q(number: u8) -> Result<u8> {
     if number < 32 { Ok(number) } else { Err(Error::unencodable(format_args!("q{number}; valid: q0 to q31"))) }
 }
 
-/// Refuse two loads into one register: the manual leaves the result undefined.
 /// Not the base of an address that the instruction writes back.
 fn x_but_18(reg: Reg) -> Result<u8> {
     if reg == X18 {
@@ -421,6 +420,7 @@ fn x_but_18(reg: Reg) -> Result<u8> {
     }
 }
 
+/// Refuse two loads into one register: the manual leaves the result undefined.
 fn different(a: u8, b: u8) -> Result<()> {
     if a == b { Err(Error::unencodable(format_args!("a pair is loaded into register {a} twice"))) } else { Ok(()) }
 }

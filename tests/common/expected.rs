@@ -417,6 +417,8 @@ pub struct Process {
 pub struct ShadowCallStack {
     /// The setting under which trampolines do.
     pub set: String,
+    /// What is there, and what is there instead where the stack's pointer is in memory while a handler runs.
+    pub spilled: Vec<[String; 2]>,
     /// What is there, and what is there instead where a trampoline stores over the entry of its caller.
     pub below: Vec<[String; 2]>,
     /// The flag that asks for another guard.

@@ -70,7 +70,7 @@ impl Target {
     /// # Errors
     /// The profile has no option that flags of a compiler decide.
     pub fn compiled_with(self, flags: &str) -> Result<Target> {
-        let decided = settings::of_compiler(self.convention, flags)?;
+        let decided = settings::of_compiler(self.convention, flags, &[])?;
         decided.into_iter().try_fold(self, |target, (name, value)| target.set(name, value))
     }
 

@@ -108,8 +108,9 @@ struct Encoder<'b> {
     renamed: Option<(u16, u16)>,
 }
 
-/// The rule of a column whose value is its register plus a small number; its column is one of the first 32 (DWARF 5, 2.5.1.2).
+/// The rule of a column whose value is its register plus a number of -64 to 63; its column is one of the first 32 (DWARF 5, 2.5.1.2).
 pub(crate) fn moved(column: u16, by: i32) -> impl Iterator<Item = u8> {
+    debug_assert!(column < 32 && (-64..64).contains(&by), "{column} {by}");
     [DW_CFA_VAL_EXPRESSION, column as u8, 2, DW_OP_BREG0 + column as u8, by as u8 & 0x7f].into_iter()
 }
 

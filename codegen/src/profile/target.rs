@@ -236,9 +236,22 @@ impl Target {
     }
 
     /// The frame of this kind of trampoline.
+    ///
+    /// # Errors
+    /// There is none under this profile.
     pub fn frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
+        let mut frame = self.whole_frame(kind)?;
+        // Whoever overwrites the frame must not have a say in where the shadow call stack is.
+        let scs = scs(self.guards(kind), &self.facts.abi);
+        if frame.fields.iter().any(|field| scs.is_some_and(|scs| field.content == Content::Reg(scs))) {
+            frame.to_mut().fields.retain(|field| scs.is_none_or(|scs| field.content != Content::Reg(scs)));
+        }
+        Ok(frame)
+    }
+
+    fn whole_frame(&self, kind: Kind) -> Result<Cow<'_, FrameLayout>> {
         if let Kind::Direct(direct @ Direct { jumped: true, .. }) = kind {
-            let mut frame = self.frame(Kind::Direct(Direct { jumped: false, ..direct }))?.into_owned();
+            let mut frame = self.whole_frame(Kind::Direct(Direct { jumped: false, ..direct }))?.into_owned();
             // No site pushed `pc`, so the record has the parent's address.
             frame.records.iter_mut().for_each(|record| record.ret = Content::ParentIp);
             return Ok(Cow::Owned(frame));

@@ -130,6 +130,11 @@ impl Checker<'_> {
             self.write(dst, value, state);
         }
         self.guards(at, effects.action, state);
+        if let (Moves::Load(slots), Some(scs)) = (effects.moves, self.contract.scs())
+            && slots.iter().any(|(reg, _)| reg == scs)
+        {
+            self.fault(at, Property::Guard, "the pointer of the shadow call stack is loaded from the stack");
+        }
         if effects.action == Action::Control {
             self.fault(at, Property::Flags, "a control word changes, or a flag that is clear where C code begins");
         }

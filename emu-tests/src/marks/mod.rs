@@ -232,7 +232,11 @@ pub(crate) fn guarding(input: &Input, backend: &'static dyn Backend) -> Result<H
         let problems = followed.problems.into_iter().filter(|problem| problem.promise == Promise::Signed);
         let guarding = Guarding {
             guards: followed.guards || followed.scs,
-            problems: problems.map(|problem| (problem.at.wrapping_sub(start), problem.why.is_certain())).collect(),
+            problems: problems
+                .map(|problem| (problem.at, problem.why.is_certain()))
+                .chain(followed.scs_faults)
+                .map(|(at, certain)| (at.wrapping_sub(start), certain))
+                .collect(),
             misstated: followed.misstated.into_iter().map(|at| at.wrapping_sub(start)).collect(),
         };
         Some((function.symbol.name.clone(), guarding))

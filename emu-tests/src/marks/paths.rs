@@ -51,6 +51,8 @@ pub(super) struct Followed {
     pub guards: bool,
     /// It has entries on the shadow call stack, of which no note says anything.
     pub scs: bool,
+    /// Where it does not use that as it must; is it certain?
+    pub scs_faults: BTreeSet<(u64, bool)>,
     /// Where the unwind table has the return address signed and it is not, or the other way round.
     pub misstated: BTreeSet<u64>,
 }
@@ -71,7 +73,8 @@ pub(super) fn follow(code: &Code, function: &Function) -> Followed {
         if ends.joined.is_subset(&joined) && code.spend(0) {
             let problems = ends.problems.into_iter().collect();
             let (guards, scs, misstated) = (paths.guards, paths.scs, ends.misstated);
-            return Followed { problems, joined, hidden: paths.hidden, jump: ends.jump, guards, scs, misstated };
+            let (hidden, jump, scs_faults) = (paths.hidden, ends.jump, ends.scs);
+            return Followed { problems, joined, hidden, jump, guards, scs, scs_faults, misstated };
         }
         joined.extend(ends.joined);
     }
@@ -119,6 +122,7 @@ struct Out {
     /// It is returned to as it was there.
     returns_stored: bool,
     misstated: BTreeSet<u64>,
+    scs: BTreeSet<(u64, bool)>,
 }
 
 impl<'c, 'i> Paths<'c, 'i> {
@@ -308,6 +312,7 @@ impl<'c, 'i> Paths<'c, 'i> {
             all.jump = all.jump.max(out.jump);
             all.stores.extend(out.stores);
             all.misstated.extend(out.misstated);
+            all.scs.extend(out.scs);
             all.returns_stored |= out.returns_stored;
         }
         // What is only shown to others does no harm.
@@ -399,13 +404,15 @@ impl<'c, 'i> Paths<'c, 'i> {
                 };
                 out.both(insn.at, &why);
             }
-            Move::PopScs(_) => match state.pushed {
-                Some(Value::Return { .. }) => {}
-                None | Some(Value::Stack { .. } | Value::Number(_) | Value::Foreign) => {
-                    out.problem(Promise::Signed, insn.at, Why::AuthenticatesOther);
-                }
-                Some(_) => out.problem(Promise::Signed, insn.at, Why::AuthenticatesUnknown),
-            },
+            Move::PopScs(_) if state.scs.is_some_and(Value::is_return) => {}
+            Move::PopScs(_) => {
+                let certain = !matches!(state.scs, Some(Value::Unknown | Value::Behind(_)));
+                out.scs.insert((insn.at, certain));
+            }
+            // Who overwrites memory decides then where all callers return to.
+            Move::Load { to, .. } if self.scs && self.code.backend.facts().abi.scs == Some(to) => {
+                out.scs.insert((insn.at, true));
+            }
             Move::ShadowPointer | Move::ShadowRead => out.problem(Promise::Paired, insn.at, Why::MovesShadow),
             _ => {}
         }
@@ -454,8 +461,9 @@ impl<'c, 'i> Paths<'c, 'i> {
         out.problem(Promise::Paired, insn.at, why);
     }
 
-    /// The function is left, and the shadow stack has something of it still.
+    /// The function is left, and a shadow stack has something of it still.
     fn keeps_pushed(&self, insn: &Insn, state: &State, out: &mut Out) {
+        out.scs.extend(state.scs.map(|value| (insn.at, value != Value::Unknown)));
         match state.pushed {
             None => {}
             // It was pushed on some ways, or something else was.

@@ -53,13 +53,15 @@ pub(super) struct State {
     pub taken: bool,
     /// What it has put onto the shadow stack.
     pub pushed: Option<Value>,
+    /// What it has put onto the shadow call stack.
+    pub scs: Option<Value>,
 }
 
 impl State {
     /// At a function's entry.
     pub fn entry(abi: &Abi) -> State {
         let regs = vec![Value::Foreign; abi.regs.len()];
-        let mut state = State { regs, stack: BTreeMap::new(), apart: false, taken: false, pushed: None };
+        let mut state = State { regs, stack: BTreeMap::new(), apart: false, taken: false, pushed: None, scs: None };
         state.set(abi.sp, Value::Stack { from: None, bytes: 0 });
         match abi.link {
             Some(link) => state.set(link, Value::Return { stored: false }),
@@ -160,9 +162,15 @@ impl State {
                 self.set(reg, Value::Return { stored: false });
             }
             Move::Sign(reg, _) | Move::Authenticate(reg, _) => self.set(reg, Value::Unknown),
-            Move::Push(reg) | Move::PushScs(reg) => self.pushed = Some(self.get(reg)),
+            Move::Push(reg) => self.pushed = Some(self.get(reg)),
+            Move::PushScs(reg) => self.scs = Some(self.get(reg)),
+            Move::PopScs(reg) => {
+                let popped = self.scs.take().unwrap_or(Value::Unknown);
+                let plain = matches!(popped, Value::Return { .. });
+                self.set(reg, if plain { Value::Return { stored: false } } else { popped });
+            }
             // Behind the check it is what was pushed.
-            Move::PopCheck(reg) | Move::PopScs(reg) => match self.pushed.take() {
+            Move::PopCheck(reg) => match self.pushed.take() {
                 Some(Value::Return { .. }) => self.set(reg, Value::Return { stored: false }),
                 _ => self.set(reg, Value::Unknown),
             },
@@ -200,7 +208,7 @@ impl State {
     /// Is everything as the caller left it, so that another function can be jumped to?
     pub fn is_as_called(&self, abi: &Abi) -> bool {
         let sp = self.get(abi.sp) == Value::Stack { from: None, bytes: 0 };
-        sp && !self.taken && matches!(self.returns_to(abi, abi.link), Value::Return { .. })
+        sp && !self.taken && self.scs.is_none() && matches!(self.returns_to(abi, abi.link), Value::Return { .. })
     }
 
     /// How much is known: what it costs to compare it.
@@ -242,11 +250,12 @@ impl State {
         for key in other.stack.keys() {
             self.stack.entry(*key).or_insert(Value::Unknown);
         }
-        self.pushed = match (self.pushed, other.pushed) {
+        let both = |one: Option<Value>, other: Option<Value>| match (one, other) {
             (Some(one), Some(other)) => Some(one.or(other)),
             (None, None) => None,
             _ => Some(Value::Unknown),
         };
+        (self.pushed, self.scs) = (both(self.pushed, other.pushed), both(self.scs, other.scs));
         self.taken |= other.taken;
         self.apart |= other.apart;
         *self != before

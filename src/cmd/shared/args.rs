@@ -54,7 +54,9 @@ impl TargetArgs {
             let profile = self.profile.find()?;
             let backend = tool::backend(self.arch.as_deref().unwrap_or_default())?;
             let convention = profile.convention(backend.facts().name)?;
-            let mut settings = self.cflags.as_deref().map_or(Ok(Vec::new()), |flags| of_compiler(convention, flags))?;
+            let set: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            let of_flags = self.cflags.as_deref().map(|flags| of_compiler(convention, flags, &set));
+            let mut settings = of_flags.unwrap_or(Ok(Vec::new()))?;
             settings.extend(given);
             return Ok((backend, target(backend, convention, &settings)?, None));
         };

@@ -101,18 +101,24 @@ pub fn with_numbers(
 }
 
 /// The options that the flags of a compiler decide, as `gcc` and `clang` read them: of several flags of one name, the last counts,
-/// but sanitizers are added up.
+/// but sanitizers are added up. Nothing is asked of those that are `set` otherwise.
 ///
 /// # Errors
 /// A profile without an option that such flags decide; flags that ask for two values of one.
-pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static str, &'static str)>> {
+pub fn of_compiler(convention: &Convention, flags: &str, set: &[&str]) -> Result<Vec<(&'static str, &'static str)>> {
     let given: Vec<(&str, &str)> =
         flags.split_whitespace().map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
     let is_given = |flag: &&str| {
         let (name, part) = flag.split_once('=').map_or((*flag, None), |(name, part)| (name, Some(part)));
         let has = |value: &str| part.is_none_or(|part| parts(value).contains(&part));
         if name == ADDED {
-            let last = given.iter().rfind(|(other, value)| [ADDED, TAKEN_AWAY].contains(other) && has(value));
+            let all = |value: &str| parts(value).contains(&"all");
+            let counts = |(other, value): &&(&str, &str)| match *other {
+                ADDED => has(value),
+                TAKEN_AWAY => has(value) || all(value),
+                _ => false,
+            };
+            let last = given.iter().rfind(counts);
             return last.is_some_and(|(other, _)| *other == ADDED);
         }
         given.iter().rfind(|(other, _)| *other == name).is_some_and(|(_, value)| has(value))
@@ -126,7 +132,7 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
         });
     }
     let mut decided = Vec::new();
-    for (rule, option) in deciding {
+    for (rule, option) in deciding.into_iter().filter(|(_, option)| !set.contains(&option.name)) {
         // What a flag says whatever its value is counts where no other has said anything.
         let by = |flags: &[&'static str]| flags.iter().copied().find(is_given);
         let mut all = rule.cflags.iter().filter_map(|(value, flags)| Some((*value, by(flags)?)));
@@ -135,7 +141,10 @@ pub fn of_compiler(convention: &Convention, flags: &str) -> Result<Vec<(&'static
             all.find(|(_, other)| other.split('=').next() != flag.split('=').next() && other.contains('='))
         {
             let what = format!("--cflags: {flag} and {other} ask for two values of {}", option.name);
-            return Err(Error::new(format!("{what}, of which a trampoline has one; valid: without one of them")));
+            return Err(Error::new(format!(
+                "{what}, of which a trampoline has one; valid: without one of them, or with --set {}=",
+                option.name
+            )));
         }
         decided.push((option.name, value));
     }
