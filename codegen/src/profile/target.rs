@@ -319,13 +319,9 @@ impl Target {
                 return Ok(Cow::Owned(frame(self.choices)));
             }
         };
-        let mut known = Cow::Borrowed(known);
-        if let Some(scs) = scs(self.guards(kind), &self.facts.abi) {
-            known.to_mut().fields.retain(|field| field.content != Content::Reg(scs));
-        }
         match self.carriers(kind) {
-            none if none == Carriers::default() => Ok(known),
-            carriers => Ok(Cow::Owned(known.into_owned().with_vectors(carriers, self.facts.abi.vector_bytes as i32))),
+            none if none == Carriers::default() => Ok(Cow::Borrowed(known)),
+            carriers => Ok(Cow::Owned(known.clone().with_vectors(carriers, self.facts.abi.vector_bytes as i32))),
         }
     }
 

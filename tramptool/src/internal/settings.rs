@@ -142,7 +142,7 @@ pub fn of_compiler(convention: &Convention, flags: &str, set: &[&str]) -> Result
         {
             let what = format!("--cflags: {flag} and {other} ask for two values of {}", option.name);
             return Err(Error::new(format!(
-                "{what}, of which a trampoline has one; valid: without one of them, or with --set {}=",
+                "{what}, of which a trampoline has one; valid: without one of them, or with --set {}=...",
                 option.name
             )));
         }
