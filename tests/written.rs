@@ -460,13 +460,26 @@ fn a_trampoline_in_place_of_a_function_is_judged_as_that_function() {
     }
 }
 
-/// Besides the register with all of a program's result, C's has what C reads of it.
+/// Besides the register with all of a program's result, C's has what C reads of it: 32 bits.
 #[test]
 fn a_trampoline_in_place_of_a_function_may_hand_on_the_result_of_c() {
     let (arch, tools) = arches().into_iter().find(|(arch, _)| *arch == "riscv64").unwrap();
     let image = Image::struct_ops(arch, tools, &[("sd      a5, 40(sp)", "sd      a0, 40(sp)")]);
     image.function_contract("");
     assert_eq!(image.failures(0), Vec::<String>::new());
+    for (stored, code, wanted) in [("a5", 0, None), ("a0", 1, Some("P11 result:a0"))] {
+        let stores = format!("sd      {stored}, 40(sp)");
+        let changes = [("sd      a5, 40(sp)", &*stores), ("        sext.w  a0, a0\n", "")];
+        let image = Image::struct_ops(arch, tools, &changes);
+        image.function_contract("");
+        let path = image.bench.path("image.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        let long = text.replacen("bytes = 4, signed = true", "bytes = 8, signed = false", 1);
+        fs::write(&path, long).unwrap();
+        let found = image.failures(code);
+        let told = wanted.is_none_or(|wanted| found.iter().any(|failure| failure == wanted));
+        assert!(told && found.is_empty() == (code == 0), "{stored}: {found:?}");
+    }
 }
 
 #[test]

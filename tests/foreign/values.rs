@@ -81,6 +81,22 @@ fn contracts_name_vector_registers_and_control_words() {
     assert!(code == Some(2) && err.contains("unknown register 'ymm9'"), "{err}");
 }
 
+/// A function in C leaves other flags than it found, whether or not the trampoline touches them.
+#[test]
+fn flags_that_only_the_callee_changes_are_not_kept() {
+    let text = crate::case::TRAMPOLINE;
+    assert_eq!(Case::new(text, CONTRACT).check().0, Some(0));
+    let keeps = format!("{CONTRACT}keeps-flags = true\n");
+    let (code, out, _) = Case::new(text, &keeps).check();
+    assert!(code == Some(1) && out.contains("FAIL P6") && out.contains("\n  rflags: "), "{out}");
+    let saves = text.replace("    push    %rsi\n", "    push %rsi\n    sub $8, %rsp\n    pushfq\n");
+    let saves = saves.replace("    pop     %rsi\n", "    popfq\n    lea 8(%rsp), %rsp\n    pop %rsi\n");
+    let (code, out, _) = Case::new(&saves.replace("sub $8, %rsp", "lea -8(%rsp), %rsp"), &keeps).check();
+    assert_eq!(code, Some(0), "{out}");
+    let (code, out, _) = Case::new(&saves, &keeps).check();
+    assert!(code == Some(1) && out.contains("FAIL P6"), "{out}");
+}
+
 #[test]
 fn contracts_that_cannot_be_are_refused_with_their_line() {
     let refused = |from: &str, to: &str, message: &str| {

@@ -81,7 +81,6 @@ impl Trace {
                 if let Some(at) = written(Content::Reg(reg)) {
                     stored.push((at, value));
                     a.expect[reg] = value;
-                    self.state.moved.retain(|(moved, _)| *moved != reg);
                 }
             }
             if let (Some(at), Some((_, mask))) = (written(Content::Flags), registers.machine.flags) {
@@ -307,7 +306,6 @@ impl Trace {
                 e.expect.flags ^= mask;
                 stored.push((at, e.expect.flags));
             }
-            self.state.moved.retain(|(moved, _)| !case.new_results.iter().any(|(reg, _)| reg == moved));
         }
         self.store(here, stored, &Place::StoreFregs);
         self.poison(here, 90 + outer as u64);

@@ -43,6 +43,7 @@ pub const CHECKERS: [Checker; 2] = [
             "mutate programs_fsession* --sample 12 --format json",
             "check programs_* --format json",
             "check direct --arch x86_64 --function recurse --format json",
+            "check around_shadow --arch riscv64 --profile bare --format json",
             "cost ftrace_caller ftrace_regs_caller return_to_handler --format json",
             "cost record --events entry --clock none --function f --profile bare --format json",
             "mutate direct* --profile bare --sample SAMPLE --format json",
