@@ -306,6 +306,7 @@ impl Trace {
                 e.expect.flags ^= mask;
                 stored.push((at, e.expect.flags));
             }
+            self.state.moved.retain(|(moved, _)| !case.new_results.iter().any(|(reg, _)| reg == moved));
         }
         self.store(here, stored, &Place::StoreFregs);
         self.poison(here, 90 + outer as u64);
