@@ -15,10 +15,12 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 14] = [
+const CLAIMS: [(&str, &[&str]); 16] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
+    ("led_astray", &[]),
+    ("unlike", &[]),
     ("lost", &["C1"]),
     ("lost_vector", &["C1"]),
     ("misaligned", &["C2"]),

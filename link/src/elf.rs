@@ -9,9 +9,9 @@ use object::read::elf::{FileHeader as _, SectionTable};
 /// The largest size of an image in bytes. Without it, a damaged section size could exhaust memory.
 pub(crate) const LIMIT: u64 = 256 << 20;
 
-/// The longest name in bytes, twice the limit of the kernel's own tables. Symbols may share the bytes of a name, so without
+/// The longest name in bytes: names of types in Go's libraries have over 1,000. Symbols may share the bytes of a name, so without
 /// a limit a small file could require any amount of memory.
-const LONGEST: usize = 1024;
+const LONGEST: usize = 4096;
 
 /// The section with the list of patchable entries of `-mrecord-mcount`. An object with it may also have [`PATCHABLE`], which
 /// then lists places for padding, not sites.

@@ -107,6 +107,32 @@ begin across
 	ret
 end across
 
+# Where it reads follows from what its callee returns.
+begin led_astray
+	sub	$24, %rsp
+	.cfi_adjust_cfa_offset 24
+	movq	$0, (%rsp)
+	call	helper@PLT
+	movzbl	-2(%rsp,%rax), %eax
+	add	$24, %rsp
+	.cfi_adjust_cfa_offset -24
+	ret
+end led_astray
+
+begin unlike
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	mov	%rdi, %rbx
+	call	helper@PLT
+	rdrand	%rax
+	mov	%rax, (%rbx)
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	ret
+end unlike
+
 begin above
 	mov	8(%rsp), %rax
 	mov	%rax, 16(%rsp)

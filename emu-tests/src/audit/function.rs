@@ -1,6 +1,6 @@
 //! One function: its runs, and the claims that come of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use codegen::arch::bare::Guard;
@@ -9,7 +9,7 @@ use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::{Image, STUBS};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -140,6 +140,7 @@ pub(super) fn judged(
         judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
         return Ok(judged);
     }
+    confirm(&mut slow)?;
     judge.looked(&mut slow);
     if promised(Promise::Paired) {
         judge.guarded(&mut slow);
@@ -155,6 +156,21 @@ pub(super) fn judged(
     judge.explain(&mut slow)?;
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
+}
+
+/// Of accesses to what is not the function's, keep those that do not follow from what its callees return.
+fn confirm(machine: &mut Machine) -> Result<()> {
+    let Some(before) = machine.look().map(Look::accesses) else { return Ok(()) };
+    let numbers: BTreeSet<u64> = before.iter().flatten().map(|(_, word)| word.number).collect();
+    let mut kept = [FxHashMap::default(), FxHashMap::default()];
+    for number in numbers {
+        machine.run(number, Callee::Other)?;
+        machine.look().into_iter().for_each(|look| look.confirm(&before, &mut kept));
+    }
+    if let Some(look) = machine.look() {
+        [look.dead, look.above] = kept;
+    }
+    Ok(())
 }
 
 /// How runs ended that did not return, by how many did.
@@ -364,17 +380,23 @@ impl Judge<'_> {
         let hostile = machine.run(number, Callee::Hostile)?;
         let left = machine.memory();
         let gentle = machine.run(number, Callee::Gentle)?;
+        let gently = machine.memory();
         let calls = |ran: &Ran| ran.calls.iter().map(|call| call.to.clone()).collect::<Vec<_>>().join(", ");
         let differs = if hostile.calls != gentle.calls {
             Some(("what it calls", calls(&gentle), calls(&hostile)))
         } else if hostile.end != gentle.end {
             Some(("its end", format!("{:?}", gentle.end), format!("{:?}", hostile.end)))
-        } else if left != machine.memory() {
+        } else if left != gently {
             Some(("memory", "one content".to_owned(), "another".to_owned()))
         } else {
             None
         };
         if let Some((place, want, got)) = differs {
+            let again = machine.run(number, Callee::Hostile)?;
+            if again.calls != hostile.calls || again.end != hostile.end || machine.memory() != left {
+                // It does something else each time, as by RDRAND.
+                return Ok(());
+            }
             let callee = hostile.calls.first().map(|call| call.to.clone()).unwrap_or_default();
             let claim = Claim::of(Kind::C3, Tier::Error, place, (want, got), number);
             self.claim(Claim { callee, ..claim });

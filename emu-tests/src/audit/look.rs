@@ -77,6 +77,8 @@ pub(super) struct Look {
     /// The way of each run: where straight pieces of code begin, in the order in which it came there first.
     pub ways: FxHashMap<u64, Vec<u64>>,
     written: FxHashSet<u64>,
+    /// Instructions of this run.
+    executed: FxHashSet<u64>,
     /// It has jumped to another function for good.
     is_left: bool,
     /// Words above the own frame that were read: arguments.
@@ -115,6 +117,7 @@ impl Look {
             dead: FxHashMap::default(),
             above: FxHashMap::default(),
             unpaired: FxHashMap::default(),
+            executed: FxHashSet::default(),
             ways: FxHashMap::default(),
             written: FxHashSet::default(),
             is_left: false,
@@ -131,6 +134,7 @@ impl Look {
         (self.last, self.writers, self.is_left) = (0, [0; GENERAL], false);
         self.open = None;
         self.written.clear();
+        self.executed.clear();
         self.arguments.clear();
         self.below.clear();
         self.ways.insert(number, Vec::new());
@@ -143,6 +147,25 @@ impl Look {
             self.above.retain(|_, word| word.number != self.number);
         }
         self.above.retain(|_, word| word.off >= self.behind_arguments);
+    }
+
+    /// What was accessed on the stack that is not the function's.
+    pub fn accesses(&mut self) -> [FxHashMap<u64, Foreign>; 2] {
+        [std::mem::take(&mut self.dead), std::mem::take(&mut self.above)]
+    }
+
+    /// After the same run with callees that return something else: keep of such accesses what it did too, and what it did not come to.
+    /// With a length that nobody returns, any pointer leads astray.
+    pub fn confirm(&mut self, before: &[FxHashMap<u64, Foreign>; 2], kept: &mut [FxHashMap<u64, Foreign>; 2]) {
+        let now = self.accesses();
+        for ((before, kept), now) in before.iter().zip(kept).zip(now) {
+            let again = |at: &u64, word: &Foreign| now.get(at).is_some_and(|now| now.off == word.off);
+            let stays = |(at, word): &(&u64, &Foreign)| {
+                word.number == self.number && (again(at, word) || !self.executed.contains(*at))
+            };
+            kept.extend(before.iter().filter(stays).map(|(at, word)| (*at, *word)));
+        }
+        self.ways.remove(&self.number);
     }
 
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
@@ -195,6 +218,7 @@ impl Look {
             }
         }
         self.last = pc;
+        self.executed.insert(pc);
         let sp = self.sp();
         self.open = self.open.filter(|(behind, called)| pc != *behind || sp < *called);
         if self.open.is_some() || !self.own.contains(&pc) {

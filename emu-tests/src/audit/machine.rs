@@ -85,6 +85,8 @@ pub(super) enum Callee {
     Hostile,
     /// They change those of results. The stack below their frames is theirs all the same: what C copies of it is no value.
     Gentle,
+    /// They change all of them, and return something else.
+    Other,
 }
 
 /// A call of something that is not in the image, or a jump to it.
@@ -328,19 +330,20 @@ impl<'a> Machine<'a> {
         for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp && Some(*reg) != abi.link) {
             let result = results.iter().position(|known| *known == reg);
             match result {
+                Some(0) if callee == Callee::Other => r.set(uc, reg, state.other_result(number)),
                 Some(0) => r.set(uc, reg, state.result(number)),
                 Some(n) => r.set(uc, reg, state.left(number, n as u64)),
-                None if callee == Callee::Hostile => r.set(uc, reg, state.left(number, 16 + u64::from(reg.0))),
+                None if callee != Callee::Gentle => r.set(uc, reg, state.left(number, 16 + u64::from(reg.0))),
                 None => {}
             }
         }
-        if callee == Callee::Hostile {
+        if callee != Callee::Gentle {
             r.set_flags(uc, u64::MAX * (number & 1));
         }
         let old = r.snapshot(uc).vectors;
         for (i, old) in old.iter().enumerate().take(r.machine.vectors.len()) {
             let is_result = abi.vector_rets.contains(&(i as u8));
-            if is_result || callee == Callee::Hostile {
+            if is_result || callee != Callee::Gentle {
                 let mut left = vector(i, 64.0 + number as f64);
                 let kept = if abi.vector_callee_saved.contains(&(i as u8)) { KEPT_VECTOR } else { 0 };
                 left[..kept].copy_from_slice(&old[..kept]);
