@@ -1,6 +1,7 @@
 //! A machine that runs a function from one state after another: memory is where it looks, and what it calls returns at once.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use codegen::arch::bare::Guard;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use link::{Image, PAGE};
+use link::{Image, PAGE, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::look::Look;
@@ -143,6 +144,8 @@ pub(super) struct Watch {
     blocks: u32,
     system_calls: u64,
     chunks: Vec<u64>,
+    /// Pages that a run may have written.
+    dirty: BTreeSet<u64>,
     left: Option<u64>,
     stopped: Option<String>,
     stops: Vec<(Guard, u64)>,
@@ -159,7 +162,7 @@ pub(super) struct Machine<'a> {
     /// The CPU as no run has left it.
     fresh: Saved,
     /// What is writable, as the file has it.
-    data: Vec<(u64, Vec<u8>)>,
+    data: Vec<&'a Segment>,
 }
 
 impl<'a> Machine<'a> {
@@ -179,6 +182,7 @@ impl<'a> Machine<'a> {
             blocks: 0,
             system_calls: 0,
             chunks: Vec::new(),
+            dirty: BTreeSet::new(),
             left: None,
             stopped: None,
             stops: Vec::new(),
@@ -207,16 +211,13 @@ impl<'a> Machine<'a> {
             uc.on_accesses(Accesses::All, stack, Box::new(Watch::accessed))?;
         }
         // What stands for variables of others is among the functions of others.
-        let changes = |segment: &&link::Segment| {
-            segment.access == link::Access::Write || subject.stubs.contains(&segment.address)
-        };
-        let writable = image.segments.iter().filter(changes);
-        let whole = |segment: &link::Segment| {
-            let mut bytes = segment.bytes.clone();
-            bytes.resize(segment.mem_size as usize, 0);
-            (segment.address, bytes)
-        };
-        let data = writable.map(whole).collect();
+        let changes =
+            |segment: &&Segment| segment.access == link::Access::Write || subject.stubs.contains(&segment.address);
+        let data: Vec<&Segment> = image.segments.iter().filter(changes).collect();
+        for segment in data.iter().filter(|segment| segment.mem_size > 0) {
+            let all = segment.address..=segment.address + (segment.mem_size - 1);
+            uc.on_accesses(Accesses::Writes, all, Box::new(|uc, access| uc.data_mut().wrote(access)))?;
+        }
         let own = subject.start..subject.start + subject.size;
         lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
         let call = subject.registers.machine.system_call.bytes;
@@ -369,8 +370,10 @@ impl<'a> Machine<'a> {
         let (r, sp) = (self.subject.registers, self.entry_sp());
         let (abi, uc) = (r.abi, &mut *self.uc);
         uc.restore(&self.fresh);
-        for (at, bytes) in &self.data {
-            uc.store(*at, bytes);
+        for page in std::mem::take(&mut uc.data_mut().dirty) {
+            for (at, bytes) in fresh(&self.data, page) {
+                uc.store(at, &bytes);
+            }
         }
         for chunk in uc.data().chunks.clone() {
             uc.store(chunk, &contents(&state, chunk));
@@ -407,15 +410,41 @@ impl<'a> Machine<'a> {
     pub fn memory(&self) -> u64 {
         let mut chunks = self.uc.data().chunks.clone();
         chunks.sort_unstable();
-        let data = self.data.iter().map(|(at, bytes)| (*at, bytes.len()));
-        let mut all = 0_u64;
-        for (at, size) in chunks.into_iter().map(|chunk| (chunk, CHUNK as usize)).chain(data) {
+        let loaded = |at: u64, size: usize| {
             let mut bytes = vec![0; size];
             self.uc.load(at, &mut bytes);
-            let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-            all = words.fold(all ^ at, mixed);
+            (at, bytes)
+        };
+        let written = self.uc.data().dirty.iter().flat_map(|page| fresh(&self.data, *page));
+        let written = written.filter_map(|(at, was)| Some(loaded(at, was.len())).filter(|(_, bytes)| *bytes != was));
+        let mut all = 0_u64;
+        for (at, bytes) in chunks.into_iter().map(|chunk| loaded(chunk, CHUNK as usize)).chain(written) {
+            let (words, rest) = bytes.as_chunks();
+            let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            all = words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]).fold(all ^ at, mixed);
         }
         all
+    }
+}
+
+/// What the file has of the data in a page: where, and the bytes.
+fn fresh(data: &[&Segment], page: u64) -> Vec<(u64, Vec<u8>)> {
+    let within = |segment: &&Segment| {
+        let start = segment.address.max(page);
+        let end = (segment.address + segment.mem_size).min(page + PAGE);
+        let from = start.saturating_sub(segment.address) as usize;
+        let mut bytes: Vec<u8> = segment.bytes.iter().skip(from).take(PAGE as usize).copied().collect();
+        bytes.resize(end.checked_sub(start)? as usize, 0);
+        Some((start, bytes))
+    };
+    data.iter().filter_map(within).collect()
+}
+
+impl Watch {
+    /// A run writes here.
+    fn wrote(&mut self, Access { at, bytes, .. }: Access) {
+        let last = at.saturating_add(bytes.saturating_sub(1) as u64);
+        self.dirty.extend([at & !(PAGE - 1), last & !(PAGE - 1)]);
     }
 }
 
@@ -543,6 +572,9 @@ impl Lends for Watch {
     }
 
     fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
+        if access.is_write {
+            uc.data_mut().wrote(access);
+        }
         if let Some(look) = &mut uc.data_mut().look {
             look.accessed(access);
         }
