@@ -34,6 +34,8 @@ const STOPS: usize = 64;
 /// Bytes of memory that a function is given at once, and how often: the engine takes its time for each.
 const CHUNK: u64 = 4 * PAGE;
 const CHUNKS: usize = 128;
+/// More bytes of data than these are not put back after each run, but what was written.
+const TRACKED: u64 = 1 << 20;
 /// SP at the entry, before what the psABI of the machine adds to it.
 const SP: u64 = STACK_TOP - STACK_SIZE / 2;
 /// Bytes around SP that have values of their own.
@@ -163,6 +165,8 @@ pub(super) struct Machine<'a> {
     fresh: Saved,
     /// What is writable, as the file has it.
     data: Vec<&'a Segment>,
+    /// It is noted which pages of that are written, which slows each write.
+    tracks: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -214,9 +218,14 @@ impl<'a> Machine<'a> {
         let changes =
             |segment: &&Segment| segment.access == link::Access::Write || subject.stubs.contains(&segment.address);
         let data: Vec<&Segment> = image.segments.iter().filter(changes).collect();
+        let tracks = data.iter().map(|segment| segment.mem_size).sum::<u64>() > TRACKED;
         for segment in data.iter().filter(|segment| segment.mem_size > 0) {
-            let all = segment.address..=segment.address + (segment.mem_size - 1);
-            uc.on_accesses(Accesses::Writes, all, Box::new(|uc, access| uc.data_mut().wrote(access)))?;
+            let (start, last) = (segment.address, segment.address + (segment.mem_size - 1));
+            if tracks {
+                uc.on_accesses(Accesses::Writes, start..=last, Box::new(|uc, access| uc.data_mut().wrote(access)))?;
+            } else {
+                uc.data_mut().dirty.extend((start & !(PAGE - 1)..=last).step_by(PAGE as usize));
+            }
         }
         let own = subject.start..subject.start + subject.size;
         lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
@@ -225,7 +234,7 @@ impl<'a> Machine<'a> {
             uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;
         }
         let fresh = uc.save()?;
-        Ok(Machine { subject, uc, fresh, data })
+        Ok(Machine { subject, uc, fresh, data, tracks })
     }
 
     /// Bytes of the function that some run executed.
@@ -370,7 +379,8 @@ impl<'a> Machine<'a> {
         let (r, sp) = (self.subject.registers, self.entry_sp());
         let (abi, uc) = (r.abi, &mut *self.uc);
         uc.restore(&self.fresh);
-        for page in std::mem::take(&mut uc.data_mut().dirty) {
+        let dirty = &mut uc.data_mut().dirty;
+        for page in if self.tracks { std::mem::take(dirty) } else { dirty.clone() } {
             for (at, bytes) in fresh(&self.data, page) {
                 uc.store(at, &bytes);
             }
@@ -572,6 +582,7 @@ impl Lends for Watch {
     }
 
     fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
+        // The engine's own hooks say nothing of it.
         if access.is_write {
             uc.data_mut().wrote(access);
         }
