@@ -15,7 +15,7 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 16] = [
+const CLAIMS: [(&str, &[&str]); 18] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -30,6 +30,8 @@ const CLAIMS: [(&str, &[&str]); 16] = [
     ("no_row", &["C6"]),
     ("below", &["C7"]),
     ("across", &["C7"]),
+    ("freed_early", &["C7"]),
+    ("elsewhere", &["C3"]),
     ("above", &["C10"]),
     ("control", &["C9"]),
 ];

@@ -119,6 +119,37 @@ begin led_astray
 	ret
 end led_astray
 
+# What its callee returns decides whether it reads there, not where.
+begin freed_early
+	sub	$216, %rsp
+	.cfi_adjust_cfa_offset 216
+	movq	$0, 8(%rsp)
+	call	helper@PLT
+	test	%eax, %eax
+	jz	1f
+	mov	8(%rsp), %rax
+	add	$216, %rsp
+	.cfi_adjust_cfa_offset -216
+	ret
+1:	.cfi_adjust_cfa_offset 216
+	add	$216, %rsp
+	.cfi_adjust_cfa_offset -216
+	mov	-208(%rsp), %rax
+	ret
+end freed_early
+
+# With a callee that keeps r10, it stores to other memory.
+begin elsewhere
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	mov	%rdi, %r10
+	call	helper@PLT
+	mov	%rax, (%r10)
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+end elsewhere
+
 begin unlike
 	push	%rbx
 	.cfi_adjust_cfa_offset 8

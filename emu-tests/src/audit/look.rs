@@ -47,6 +47,7 @@ pub(super) struct Foreign {
 }
 
 /// What is looked with, and what was seen.
+#[derive(Clone)]
 pub(super) struct Look {
     registers: Registers,
     own: Range<u64>,
@@ -77,8 +78,8 @@ pub(super) struct Look {
     /// The way of each run: where straight pieces of code begin, in the order in which it came there first.
     pub ways: FxHashMap<u64, Vec<u64>>,
     written: FxHashSet<u64>,
-    /// Instructions of this run.
-    executed: FxHashSet<u64>,
+    /// Of this run, before it is known which words are arguments.
+    written_above: FxHashMap<u64, Foreign>,
     /// It has jumped to another function for good.
     is_left: bool,
     /// Words above the own frame that were read: arguments.
@@ -117,7 +118,7 @@ impl Look {
             dead: FxHashMap::default(),
             above: FxHashMap::default(),
             unpaired: FxHashMap::default(),
-            executed: FxHashSet::default(),
+            written_above: FxHashMap::default(),
             ways: FxHashMap::default(),
             written: FxHashSet::default(),
             is_left: false,
@@ -134,7 +135,7 @@ impl Look {
         (self.last, self.writers, self.is_left) = (0, [0; GENERAL], false);
         self.open = None;
         self.written.clear();
-        self.executed.clear();
+        self.written_above.clear();
         self.arguments.clear();
         self.below.clear();
         self.ways.insert(number, Vec::new());
@@ -149,23 +150,18 @@ impl Look {
         self.above.retain(|_, word| word.off >= self.behind_arguments);
     }
 
-    /// What was accessed on the stack that is not the function's.
-    pub fn accesses(&mut self) -> [FxHashMap<u64, Foreign>; 2] {
-        [std::mem::take(&mut self.dead), std::mem::take(&mut self.above)]
-    }
-
-    /// After the same run with callees that return something else: keep of such accesses what it did too, and what it did not come to.
-    /// With a length that nobody returns, any pointer leads astray.
-    pub fn confirm(&mut self, before: &[FxHashMap<u64, Foreign>; 2], kept: &mut [FxHashMap<u64, Foreign>; 2]) {
-        let now = self.accesses();
-        for ((before, kept), now) in before.iter().zip(kept).zip(now) {
-            let again = |at: &u64, word: &Foreign| now.get(at).is_some_and(|now| now.off == word.off);
-            let stays = |(at, word): &(&u64, &Foreign)| {
-                word.number == self.number && (again(at, word) || !self.executed.contains(*at))
-            };
-            kept.extend(before.iter().filter(stays).map(|(at, word)| (*at, *word)));
-        }
-        self.ways.remove(&self.number);
+    /// `other` has seen this run with callees that return something else. Drop the accesses to which it came on the same way, and
+    /// which went elsewhere there: with a length that nobody returns, any pointer leads astray.
+    pub fn confirm(&mut self, number: u64, other: &mut Look) {
+        let ways = [&self.ways, &other.ways].map(|ways| ways.get(&number).map_or(&[][..], Vec::as_slice));
+        let same_way = |at: u64| before(ways[0], at) == before(ways[1], at);
+        let stays = |now: &FxHashMap<u64, Foreign>, at: u64, word: &Foreign| {
+            word.number != number || !same_way(at) || now.get(&at).is_some_and(|now| now.off == word.off)
+        };
+        self.dead.retain(|at, word| stays(&other.dead, *at, word));
+        self.above.retain(|at, word| stays(&other.written_above, *at, word));
+        other.dead.clear();
+        other.written_above.clear();
     }
 
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
@@ -218,7 +214,6 @@ impl Look {
             }
         }
         self.last = pc;
-        self.executed.insert(pc);
         let sp = self.sp();
         self.open = self.open.filter(|(behind, called)| pc != *behind || sp < *called);
         if self.open.is_some() || !self.own.contains(&pc) {
@@ -266,6 +261,7 @@ impl Look {
                 if is_own && word >= frame && !self.arguments.contains(&word) {
                     let above = Foreign { number: self.number, word, off: word - frame };
                     self.above.entry(self.last).or_insert(above);
+                    self.written_above.entry(self.last).or_insert(above);
                 }
             } else if self.below.contains(&word) && word < self.sp() && is_own {
                 let dead = Foreign { number: self.number, word, off: self.sp().wrapping_sub(word) };
@@ -276,4 +272,10 @@ impl Look {
             }
         }
     }
+}
+
+/// The way to the piece of code with an instruction.
+fn before(way: &[u64], at: u64) -> &[u64] {
+    let piece = way.iter().enumerate().filter(|(_, start)| **start <= at).max_by_key(|(_, start)| **start);
+    way.get(..=piece.map_or(0, |(n, _)| n)).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 //! A machine that runs a function from one state after another: memory is where it looks, and what it calls returns at once.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,8 +33,7 @@ const STOPS: usize = 64;
 /// Bytes of memory that a function is given at once, and how often: the engine takes its time for each.
 const CHUNK: u64 = 4 * PAGE;
 const CHUNKS: usize = 128;
-/// More bytes of data than these are not put back after each run, but what was written.
-const TRACKED: u64 = 1 << 20;
+const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 /// SP at the entry, before what the psABI of the machine adds to it.
 const SP: u64 = STACK_TOP - STACK_SIZE / 2;
 /// Bytes around SP that have values of their own.
@@ -146,8 +144,6 @@ pub(super) struct Watch {
     blocks: u32,
     system_calls: u64,
     chunks: Vec<u64>,
-    /// Pages that a run may have written.
-    dirty: BTreeSet<u64>,
     left: Option<u64>,
     stopped: Option<String>,
     stops: Vec<(Guard, u64)>,
@@ -165,8 +161,6 @@ pub(super) struct Machine<'a> {
     fresh: Saved,
     /// What is writable, as the file has it.
     data: Vec<&'a Segment>,
-    /// It is noted which pages of that are written, which slows each write.
-    tracks: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -186,7 +180,6 @@ impl<'a> Machine<'a> {
             blocks: 0,
             system_calls: 0,
             chunks: Vec::new(),
-            dirty: BTreeSet::new(),
             left: None,
             stopped: None,
             stops: Vec::new(),
@@ -218,15 +211,6 @@ impl<'a> Machine<'a> {
         let changes =
             |segment: &&Segment| segment.access == link::Access::Write || subject.stubs.contains(&segment.address);
         let data: Vec<&Segment> = image.segments.iter().filter(changes).collect();
-        let tracks = data.iter().map(|segment| segment.mem_size).sum::<u64>() > TRACKED;
-        for segment in data.iter().filter(|segment| segment.mem_size > 0) {
-            let (start, last) = (segment.address, segment.address + (segment.mem_size - 1));
-            if tracks {
-                uc.on_accesses(Accesses::Writes, start..=last, Box::new(|uc, access| uc.data_mut().wrote(access)))?;
-            } else {
-                uc.data_mut().dirty.extend((start & !(PAGE - 1)..=last).step_by(PAGE as usize));
-            }
-        }
         let own = subject.start..subject.start + subject.size;
         lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
         let call = subject.registers.machine.system_call.bytes;
@@ -234,7 +218,7 @@ impl<'a> Machine<'a> {
             uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;
         }
         let fresh = uc.save()?;
-        Ok(Machine { subject, uc, fresh, data, tracks })
+        Ok(Machine { subject, uc, fresh, data })
     }
 
     /// Bytes of the function that some run executed.
@@ -377,13 +361,11 @@ impl<'a> Machine<'a> {
     fn fill(&mut self, number: u64) -> Result<()> {
         let state = State::new(number);
         let (r, sp) = (self.subject.registers, self.entry_sp());
+        let changed = self.changed();
         let (abi, uc) = (r.abi, &mut *self.uc);
         uc.restore(&self.fresh);
-        let dirty = &mut uc.data_mut().dirty;
-        for page in if self.tracks { std::mem::take(dirty) } else { dirty.clone() } {
-            for (at, bytes) in fresh(&self.data, page) {
-                uc.store(at, &bytes);
-            }
+        for Changed { at, was, .. } in changed {
+            uc.store(at, &was);
         }
         for chunk in uc.data().chunks.clone() {
             uc.store(chunk, &contents(&state, chunk));
@@ -413,22 +395,44 @@ impl<'a> Machine<'a> {
         (watch.blocks, watch.system_calls, watch.is_new, watch.state) = (0, 0, false, state);
         (watch.left, watch.stopped) = (None, None);
         watch.stops.clear();
+        watch.clocks.set(0);
         Ok(())
     }
 
-    /// A number that all memory outside of the stack goes into.
+    /// The pages of data that are not as the file has them.
+    fn changed(&self) -> Vec<Changed> {
+        let mut all = Vec::new();
+        let mut page = [0; PAGE as usize];
+        for segment in &self.data {
+            for off in (0..segment.mem_size).step_by(PAGE as usize) {
+                let now = &mut page[..(segment.mem_size - off).min(PAGE) as usize];
+                let at = segment.address + off;
+                self.uc.load(at, now);
+                let was = segment.bytes.get(off as usize..).unwrap_or_default();
+                let was = &was[..was.len().min(now.len())];
+                let (first, rest) = now.split_at(was.len());
+                if first != was || rest != &ZEROS[..rest.len()] {
+                    let mut was = was.to_vec();
+                    was.resize(now.len(), 0);
+                    all.push(Changed { at, was, now: now.to_vec() });
+                }
+            }
+        }
+        all
+    }
+
+    /// A number that all memory outside of the stack goes into, as far as it was changed.
     pub fn memory(&self) -> u64 {
-        let mut chunks = self.uc.data().chunks.clone();
+        let Watch { state, chunks, .. } = self.uc.data();
+        let mut chunks = chunks.clone();
         chunks.sort_unstable();
-        let loaded = |at: u64, size: usize| {
-            let mut bytes = vec![0; size];
-            self.uc.load(at, &mut bytes);
-            (at, bytes)
-        };
-        let written = self.uc.data().dirty.iter().flat_map(|page| fresh(&self.data, *page));
-        let written = written.filter_map(|(at, was)| Some(loaded(at, was.len())).filter(|(_, bytes)| *bytes != was));
+        let given = chunks.into_iter().filter_map(|at| {
+            let mut now = vec![0; CHUNK as usize];
+            self.uc.load(at, &mut now);
+            (now != contents(state, at)).then_some((at, now))
+        });
         let mut all = 0_u64;
-        for (at, bytes) in chunks.into_iter().map(|chunk| loaded(chunk, CHUNK as usize)).chain(written) {
+        for (at, bytes) in given.chain(self.changed().into_iter().map(|changed| (changed.at, changed.now))) {
             let (words, rest) = bytes.as_chunks();
             let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
             all = words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]).fold(all ^ at, mixed);
@@ -437,25 +441,12 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What the file has of the data in a page: where, and the bytes.
-fn fresh(data: &[&Segment], page: u64) -> Vec<(u64, Vec<u8>)> {
-    let within = |segment: &&Segment| {
-        let start = segment.address.max(page);
-        let end = (segment.address + segment.mem_size).min(page + PAGE);
-        let from = start.saturating_sub(segment.address) as usize;
-        let mut bytes: Vec<u8> = segment.bytes.iter().skip(from).take(PAGE as usize).copied().collect();
-        bytes.resize(end.checked_sub(start)? as usize, 0);
-        Some((start, bytes))
-    };
-    data.iter().filter_map(within).collect()
-}
-
-impl Watch {
-    /// A run writes here.
-    fn wrote(&mut self, Access { at, bytes, .. }: Access) {
-        let last = at.saturating_add(bytes.saturating_sub(1) as u64);
-        self.dirty.extend([at & !(PAGE - 1), last & !(PAGE - 1)]);
-    }
+/// A page of data that a run has changed.
+struct Changed {
+    at: u64,
+    /// What the file has there.
+    was: Vec<u8>,
+    now: Vec<u8>,
 }
 
 /// Why the CPU went no further.
@@ -582,10 +573,6 @@ impl Lends for Watch {
     }
 
     fn accessed(uc: &mut Cpu<'_, Self>, access: Access) {
-        // The engine's own hooks say nothing of it.
-        if access.is_write {
-            uc.data_mut().wrote(access);
-        }
         if let Some(look) = &mut uc.data_mut().look {
             look.accessed(access);
         }

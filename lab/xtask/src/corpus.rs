@@ -108,32 +108,14 @@ pub fn fetched(wanted: &BTreeSet<String>, arch: &str, suite: &str) -> Result<Vec
     Ok(files.filter(|(_, file)| file.exists()).collect())
 }
 
-/// The tool's report of a file. Where `TRAMPTOOL` names the tool, one that it has made before is kept beside the file.
-fn said(file: &Path) -> Result<Result<Value, String>, Failure> {
-    let mut tool = tramptool();
-    let kept = file.with_extension("json");
-    let changed = |path: &Path| path.metadata().and_then(|about| about.modified()).ok();
-    let is_new = changed(&kept).is_some_and(|kept| {
-        [Path::new(tool.get_program()), file].iter().all(|from| changed(from).is_some_and(|from| from < kept))
-    });
-    if is_new && let Ok(report) = serde_json::from_str(&read(&kept)?) {
-        return Ok(Ok(report));
-    }
-    let said = tool.arg("audit").arg(file).args(["--format", "json"]).output();
-    let said = said.map_err(|e| Failure::at(file, e, "build the tool"))?;
-    let Ok(report) = serde_json::from_slice(&said.stdout) else {
-        return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
-    };
-    write(&kept, &said.stdout)?;
-    Ok(Ok(report))
-}
-
 /// What the tool says of a package, or why it refuses it.
 fn audited(package: &str, arch: &str, file: &Path) -> Result<Result<Row, String>, Failure> {
     eprintln!("{arch} {package}");
-    let report = match said(file)? {
-        Ok(report) => report,
-        Err(why) => return Ok(Err(why)),
+    let mut tool = tramptool();
+    let said = tool.arg("audit").arg(file).args(["--format", "json"]).output();
+    let said = said.map_err(|e| Failure::at(file, e, "build the tool"))?;
+    let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
+        return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
     };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let (mut counts, mut reasons) = ([0; 4], BTreeMap::new());
