@@ -15,7 +15,7 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 18] = [
+const CLAIMS: [(&str, &[&str]); 19] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -32,6 +32,7 @@ const CLAIMS: [(&str, &[&str]); 18] = [
     ("across", &["C7"]),
     ("freed_early", &["C7"]),
     ("elsewhere", &["C3"]),
+    ("timed", &["C3"]),
     ("above", &["C10"]),
     ("control", &["C9"]),
 ];
@@ -106,6 +107,25 @@ fn each_breach_of_the_convention_is_claimed_and_nothing_else() {
 }
 
 /// What assembly alone calls has no convention, unless somebody asks.
+/// The number of a claim's run is enough to see it again.
+#[test]
+fn each_error_comes_again_by_its_number() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        let all = report(&bench, 1, &["libhand.a"]);
+        let errors =
+            all["findings"].as_array().unwrap().iter().filter(|f| f["tier"] == "error" && !f["seed"].is_null());
+        for error in errors.clone() {
+            let (symbol, seed) = (error["function"].as_str().unwrap(), error["seed"].to_string());
+            let again = report(&bench, 1, &["libhand.a", "--function", symbol, "--seed", &seed]);
+            let told = again["findings"].as_array().unwrap().iter().any(|f| f["finding"] == error["finding"]);
+            assert!(told, "{arch}: {error:#}");
+        }
+        assert!(errors.count() > 5, "{arch}");
+    }
+}
+
 #[test]
 fn a_private_function_is_judged_when_it_is_asked_for() {
     for (arch, tools) in arches() {

@@ -133,8 +133,7 @@ pub(super) fn judged(
     let calls = judge.lines.values().filter(|line| is_call(line)).map(|line| line.at).collect();
     let returns = judge.lines.values().filter(|line| line.branch.is_some_and(|branch| branch.pops)).map(|line| line.at);
     let look = Look::new(registers, start..start + size, table, next, (calls, returns.collect()));
-    let fresh = || look.clone();
-    let mut slow = Machine::new(&subject, Some(fresh()))?;
+    let mut slow = Machine::new(&subject, Some(look.clone()))?;
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
         judge.blame(&mut slow, *number);
@@ -143,8 +142,8 @@ pub(super) fn judged(
         judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
         return Ok(judged);
     }
-    if let Some(look) = slow.look().filter(|look| !look.dead.is_empty() || !look.above.is_empty()) {
-        confirm(look, Machine::new(&subject, Some(fresh()))?)?;
+    if let Some(seen) = slow.look().filter(|seen| !seen.dead.is_empty() || !seen.above.is_empty()) {
+        confirm(seen, Machine::new(&subject, Some(look))?)?;
     }
     judge.looked(&mut slow);
     if promised(Promise::Paired) {
