@@ -6,7 +6,7 @@ use std::path::PathBuf;
 fn main() {
     let Some(out) = env::var_os("OUT_DIR") else { return };
     println!("cargo::rerun-if-changed=src/engine/process/shared.h");
-    for name in ["plugin", "preload"] {
+    for name in ["plugin", "preload", "wall"] {
         let source = format!("src/engine/process/{name}.c");
         println!("cargo::rerun-if-changed={source}");
         let object = PathBuf::from(&out).join(name).with_extension("so");

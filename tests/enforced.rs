@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use codegen::arch::bare::{Bare, Code, Program};
 use common::Bench;
+use common::expected::expected;
+use emu_tests::{Access, Accesses, Cpu, EVERYWHERE, Holds};
 use serde_json::Value;
 
 /// Each of them, with GNU as for its architecture.
@@ -36,19 +38,74 @@ fn code_of_bare_machines_is_what_gnu_as_makes_of_its_text() {
 
 /// The bytes of this text. What the assembler has by names of extensions, it is told.
 fn assembled(assembler: &str, code: Code) -> Vec<u8> {
-    let b = Bench::new();
     let text: String = code.text().iter().map(|text| format!("\t{text}\n")).collect();
-    std::fs::write(b.path("a.s"), text).unwrap();
     let march: &[&str] = match code {
         Code::Words(_) if assembler.starts_with("riscv64") => &["-march=rv64gv_zicsr"],
         Code::Words(_) => &["-march=armv8.5-a"],
         Code::Bytes(_) => &[],
     };
-    b.tool(assembler, &[march, &["a.s", "-o", "a.o"]].concat());
+    by_gnu_as(assembler, march, &text)
+}
+
+fn by_gnu_as(assembler: &str, flags: &[&str], text: &str) -> Vec<u8> {
+    let b = Bench::new();
+    std::fs::write(b.path("a.s"), text).unwrap();
+    b.tool(assembler, &[flags, &["a.s", "-o", "a.o"]].concat());
     let bytes = std::fs::read(b.path("a.o")).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     let section = object::Object::section_by_name(&file, ".text").unwrap();
     object::ObjectSection::data(&section).unwrap().to_vec()
+}
+
+/// By Unicorn: bytes of memory, and whether they are stored.
+type Touched = BTreeSet<(u64, bool)>;
+
+/// What stands for an instruction's bytes, its data, and its stack.
+const CODE: u64 = 0x10_0000;
+const HELD: u64 = 0x61_8000_0000;
+
+#[test]
+fn instructions_load_and_store_what_is_told_of_them() {
+    let touched = |at: u64, bytes: usize, is_write| (at..at + bytes as u64).map(move |at| (at, is_write));
+    for backend in arch::BACKENDS {
+        let (wanted, abi) = (expected(*backend).accesses, &backend.facts().abi);
+        let decode = backend.machine().bare.unwrap().decode;
+        let flags: Vec<&str> = wanted.flags.iter().map(String::as_str).collect();
+        let code = by_gnu_as(backend.facts().assembler, &flags, &wanted.text);
+        let mut uc = emu_tests::engine(*backend, Touched::new()).unwrap();
+        uc.map(CODE, 0x1000, Holds::Code).unwrap();
+        uc.map(HELD, 0x4000, Holds::Data).unwrap();
+        assert!(uc.store(CODE, &code));
+        let heard = move |uc: &mut Cpu<'_, Touched>, access: Access| {
+            uc.data_mut().extend(touched(access.at, access.bytes, access.is_write));
+        };
+        uc.on_accesses(Accesses::All, EVERYWHERE, Box::new(heard)).unwrap();
+        let values: BTreeMap<&str, u64> = (0..)
+            .zip(abi.regs)
+            .map(|(n, reg)| {
+                let small = wanted.small.iter().find(|(name, _)| name == reg.name);
+                (reg.name, small.map_or(HELD + 0x2000 + 16 * n, |(_, value)| value.cast_unsigned()))
+            })
+            .collect();
+        // The program calls it otherwise.
+        let value = |name: &str| values.get(if name == "fp" { "s0" } else { name }).copied().unwrap_or(0);
+        let mut at = 0;
+        for text in wanted.text.lines().filter(|line| !line.is_empty()) {
+            abi.regs.iter().for_each(|reg| uc.write(reg.emu, values[reg.name]).unwrap());
+            let told = decode(&code[at..], CODE + at as u64, &value).unwrap();
+            let end = at + told.bytes;
+            *uc.data_mut() = Touched::new();
+            uc.run_at_most(CODE + at as u64, CODE + end as u64, 1).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let told: Touched =
+                told.accesses.iter().flat_map(|(at, bytes, is_write)| touched(*at, *bytes, *is_write)).collect();
+            assert_eq!(&told, uc.data(), "{}: {text}", backend.facts().name);
+            at = end;
+        }
+        assert_eq!(at, code.len(), "{}", backend.facts().name);
+        for word in wanted.unknown {
+            assert!(decode(&word.to_le_bytes(), CODE, &value).is_err(), "{word:#x}");
+        }
+    }
 }
 
 #[test]
@@ -69,9 +126,10 @@ fn nothing_is_asked_of_an_engine_that_is_not_there() {
     refused(&["mutate", "--engine", "qemu", "--arch", "riscv64"], &["qemu-system-riscv64"]);
     refused(&["check", "--enforce", "--arch", "x86_64"], &["bochs: ", "cargo xtask engines", "TRAMPTOOL_BOCHS"]);
     refused(&["check", "--engine", "qemu", "--arch", "x86_64"], &["qemu does not run x86_64", "unicorn, bochs"]);
-    refused(&["check", "--engine", "bochs", "--arch", "arm64"], &["bochs does not run arm64", "unicorn, qemu"]);
+    refused(&["check", "--engine", "bochs", "--arch", "arm64"], &["bochs does not run arm64", "unicorn, qemu, gdb"]);
+    refused(&["check", "--engine", "gdb", "--arch", "x86_64"], &["gdb does not run x86_64", "unicorn, bochs"]);
     refused(&["mutate", "--engine", "unicorn,qemu"], &["several engines", "--engine qemu"]);
-    refused(&["check", "--engine", "gdb"], &["unknown engine 'gdb'", "unicorn, qemu, bochs"]);
+    refused(&["check", "--engine", "kvm"], &["unknown engine 'kvm'", "unicorn, qemu, bochs, gdb"]);
 }
 
 /// One at a time: its CPU and the judge wait for each other, and each wants a CPU of its own meanwhile.
@@ -92,7 +150,7 @@ fn report(args: &[&str]) -> Value {
 }
 
 /// Trampolines of each kind that has a way of its own through the judge.
-const KINDS: [&[&str]; 8] = [
+const KINDS: [&[&str]; 10] = [
     // One set of options for the engine that takes longest.
     &[
         "ftrace_regs_caller",
@@ -143,6 +201,8 @@ const KINDS: [&[&str]; 8] = [
     &["direct", "around_*", "--profile", "bare", "--arch", "riscv64", "--set", "rvc=on", "--set", "lpad=on"],
     &["around_*", "record_both*", "sled", "--profile", "bare", "--arch", "arm64", "--set", "guard-return=pac"],
     &["around_*", "record_both*", "--profile", "bare", "--arch", "riscv64", "--set", "guard-return=zicfiss"],
+    &["around_fregs", "sled", "--profile", "bare", "--arch", "arm64", "--set", "guard-return=scs"],
+    &["around_fregs", "sled", "--profile", "bare", "--arch", "riscv64", "--set", "guard-return=scs"],
 ];
 
 /// Take the rows of a clause out of a report; returns how many of them passed, and how many failed.
@@ -193,7 +253,14 @@ fn without_p26(report: &mut Value) -> u64 {
 #[ignore = "needs QEMU and Bochs: cargo xtask engines"]
 fn by_another_engine_everything_comes_out_as_by_unicorn() {
     // One of each architecture. The next test runs all of them.
-    for (kinds, engine) in [(KINDS[1], "bochs"), (KINDS[2], "qemu"), (KINDS[5], "qemu")] {
+    let stepped = ["--function", "args2", "--fixture", "plain"];
+    let by_steps = [
+        [&["return_to_handler", "--arch", "arm64"], &stepped[..]].concat(),
+        [&["return_to_handler", "--arch", "riscv64", "--set", "rvc=on"], &stepped[..]].concat(),
+    ];
+    let all =
+        [(KINDS[1], "bochs"), (KINDS[2], "qemu"), (KINDS[5], "qemu"), (&by_steps[0], "gdb"), (&by_steps[1], "gdb")];
+    for (kinds, engine) in all {
         let check = [&["check"], kinds].concat();
         let unicorn = report(&check);
         assert_the_same(kinds, &unicorn, report(&[&check[..], &["--engine", engine]].concat()));
@@ -221,25 +288,32 @@ fn by_another_engine_that_enforces_nothing_is_stopped_but_what_contracts_say() {
     }
 }
 
-/// A process of Bochs, as /proc has it.
+/// A process of an engine, as /proc has it.
 #[derive(Debug)]
 struct Guest {
     pid: String,
     files: Vec<String>,
-    has_wall: bool,
+    /// Filters of system calls.
+    filters: u32,
     /// Inodes of the memory that it shares.
     shares: BTreeSet<String>,
 }
 
-/// Those that this process has started.
-fn guests(parent: u32) -> Vec<Guest> {
+/// Is a process still there, whose command says this?
+fn runs(pid: &str, said: &str) -> bool {
+    let command = std::fs::read_to_string(Path::new("/proc").join(pid).join("cmdline"));
+    command.is_ok_and(|command| command.contains(said))
+}
+
+/// Those that this process has started, of commands that say this.
+fn guests(parent: u32, said: &str) -> Vec<Guest> {
     let about = |pid: String| {
         let dir = Path::new("/proc").join(&pid);
         let status = std::fs::read_to_string(dir.join("status")).ok()?;
         let of =
             |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
         let command = std::fs::read_to_string(dir.join("cmdline")).ok()?;
-        if !command.contains("bochs") || of("PPid:")? != parent.to_string() {
+        if !command.contains(said) || of("PPid:")? != parent.to_string() {
             return None;
         }
         let files = std::fs::read_dir(dir.join("fd")).ok()?;
@@ -247,7 +321,12 @@ fn guests(parent: u32) -> Vec<Guest> {
         let maps = std::fs::read_to_string(dir.join("maps")).ok()?;
         let shared = maps.lines().filter(|line| line.contains("memfd:tramptool-"));
         let shares = shared.filter(|line| line.contains("rw-s")).filter_map(|line| line.split_whitespace().nth(4));
-        Some(Guest { pid, files, has_wall: of("Seccomp:")? == "2", shares: shares.map(str::to_owned).collect() })
+        Some(Guest {
+            pid,
+            files,
+            filters: of("Seccomp_filters:")?.parse().unwrap(),
+            shares: shares.map(str::to_owned).collect(),
+        })
     };
     let all = std::fs::read_dir("/proc").unwrap();
     all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter_map(about).collect()
@@ -265,14 +344,14 @@ fn code_runs_where_nothing_but_its_own_memory_is_open() {
     // One for each thread of the judge waits, with no wall; code runs in those that are forked from it.
     let begun = Instant::now();
     let all = loop {
-        let all = guests(judge.id());
-        if all.iter().any(|guest| guest.has_wall) && all.iter().any(|guest| !guest.has_wall) {
+        let all = guests(judge.id(), "bochs");
+        if all.iter().any(|guest| guest.filters == 1) && all.iter().any(|guest| guest.filters == 0) {
             break all;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "{all:?}");
         std::thread::sleep(Duration::from_millis(1));
     };
-    for (n, guest) in all.iter().enumerate().filter(|(_, guest)| guest.has_wall) {
+    for (n, guest) in all.iter().enumerate().filter(|(_, guest)| guest.filters == 1) {
         let streams = |file: &String| ["0", "1", "2"].contains(&file.as_str());
         assert!(guest.files.iter().all(streams), "{guest:?}");
         assert_eq!(guest.shares.len(), 2, "messages and memory: {guest:?}");
@@ -284,12 +363,35 @@ fn code_runs_where_nothing_but_its_own_memory_is_open() {
     judge.kill().unwrap();
     judge.wait().unwrap();
     let begun = Instant::now();
-    let lives = |guest: &Guest| {
-        let command = std::fs::read_to_string(Path::new("/proc").join(&guest.pid).join("cmdline"));
-        command.is_ok_and(|command| command.contains("bochs"))
-    };
-    while all.iter().any(lives) {
+    while all.iter().any(|guest| runs(&guest.pid, "bochs")) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{all:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Its one filter from the start on leaves no io_uring; the second is the wall.
+#[test]
+#[ignore = "needs QEMU and Bochs: cargo xtask engines"]
+fn code_is_stepped_behind_a_wall() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let programs = kernel_cache::directory().unwrap().join("engines/bin");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_tramptool"));
+    tool.args(["check", "return_to_handler", "--arch", "arm64", "--function", "args2", "--engine", "gdb"]);
+    let mut judge = tool.env("TRAMPTOOL_QEMU", &programs).stdout(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let mut seen: Vec<String> = Vec::new();
+    while seen.len() < 2 {
+        let all = guests(judge.id(), "stdio");
+        seen = all.iter().filter(|guest| guest.filters == 2).map(|guest| guest.pid.clone()).collect();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{all:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    judge.kill().unwrap();
+    judge.wait().unwrap();
+    // They end with the judge.
+    let begun = Instant::now();
+    while let Some(pid) = seen.iter().find(|pid| runs(pid, "stdio")) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{pid}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -4,6 +4,7 @@ use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Pa
 use codegen::arch::pads::IndirectBranch;
 use codegen::words::abi::Reg;
 
+use crate::accesses::decode;
 use crate::regs::{X9, X16};
 
 /// At EL1: TCR2_EL1 is S3_0_C2_C0_3, PIR_EL1 S3_0_C10_C2_3, GCSCR_EL1 S3_0_C2_C5_0.
@@ -116,6 +117,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     shadow_stack: "GCSPR_EL1",
     wide: WIDE,
     lengths: Some(("ZCR_EL1", 16)),
+    decode,
 });
 
 /// Arm ARM B1.2.2: a V register is the first 16 bytes of its Z register.

@@ -3,6 +3,7 @@
 use codegen::arch::bare::{Bare, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Qemu, Wide};
 use codegen::arch::pads::IndirectBranch;
 
+use crate::accesses::decode;
 use crate::regs::T1;
 
 /// In machine mode: all memory and all exceptions are the supervisor's.
@@ -94,6 +95,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     shadow_stack: "ssp",
     wide: WIDE,
     lengths: None,
+    decode,
 });
 
 /// The V extension, chapter 3: vector registers, and what VSETVL and instructions with vectors set. All of vector registers can be set,

@@ -2,13 +2,10 @@
 //! paging), 6.14 (exceptions in 64-bit mode), 10.8.5 (initialization). User code runs at CPL 3; the machine's own code, at CPL 0, has
 //! each of its exceptions.
 
-use codegen::arch::bare::{
-    Bare, Bochs, Boot, Cause, Code, Decoded, Entered, Exception, Guard, Page, Program, Returns, Wide,
-};
+use codegen::arch::bare::{Bare, Bochs, Boot, Cause, Code, Entered, Exception, Guard, Page, Program, Returns, Wide};
 use codegen::arch::pads::IndirectBranch;
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, MemorySize, OpAccess, Register};
 
-use crate::emulated::pieces;
+use crate::accesses::decode;
 use crate::regs::R11;
 
 /// In place of the firmware, in 16-bit mode: turns on 64-bit mode, with page tables there.
@@ -237,8 +234,6 @@ const VECTORS: [(u64, u64); 11] =
 /// Vector 3 may be asked for by code.
 const BREAKPOINT: u64 = 3;
 
-/// Bytes of an XSAVE area with x87 and SSE.
-const XSAVE_BYTES: usize = 576;
 /// State components of XSAVE: x87 and SSE; AVX and AVX-512 too.
 const X87_SSE: u32 = 3;
 const COMPONENTS: u32 = 0xe7;
@@ -270,7 +265,6 @@ pub const BARE: Option<&Bare> = Some(&Bare {
         general: 0x50..0x100,
         wide: 0x440..0xc80,
         components: (0x20, X87_SSE, COMPONENTS),
-        decode,
     }),
     // Below are holes.
     ram: 0x10_0000,
@@ -300,6 +294,7 @@ pub const BARE: Option<&Bare> = Some(&Bare {
     shadow_stack: "ssp",
     wide: WIDE,
     lengths: None,
+    decode,
 });
 
 /// [`MONITOR`] pushes general ones from 0x100 down; XSAVE's area is at 0x200 (Intel SDM volume 1, 13.4 and 13.5). Its parts for vectors
@@ -479,43 +474,4 @@ fn cause(registers: &[u64]) -> Exception {
     };
     let returns_to = (why == Cause::Guard(Guard::ShadowStack)).then_some(Returns::Stack);
     Exception { why, pc, at, returns_to }
-}
-
-/// Intel SDM volume 2, as iced-x86 has it.
-fn decode(bytes: &[u8], at: u64, register: &dyn Fn(&str) -> u64) -> Decoded {
-    let insn = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
-    let value = |reg: Register, _, _| match reg {
-        Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
-        Register::FS | Register::GS => Some(register(&format!("{reg:?}").to_lowercase())),
-        _ => {
-            let whole = register(&format!("{:?}", reg.full_register()).to_lowercase());
-            Some(if reg.is_gpr32() { whole & 0xffff_ffff } else { whole })
-        }
-    };
-    let mut accesses = Vec::new();
-    let mut factory = InstructionInfoFactory::new();
-    for used in factory.info(&insn).used_memory() {
-        let Some(from) = used.virtual_address(0, value) else { continue };
-        if matches!(used.memory_size(), MemorySize::Xsave | MemorySize::Xsave64) {
-            let asked = register("rax") & 0xffff_ffff | register("rdx") << 32;
-            // Of other forms, all that the area may have.
-            let (saves, pieces) =
-                pieces(bytes, asked).unwrap_or((used.access() == OpAccess::Write, vec![(0, XSAVE_BYTES)]));
-            accesses.extend(pieces.into_iter().map(|(at, size)| (from.wrapping_add(at), size, saves)));
-            continue;
-        }
-        let size = used.memory_size().size();
-        if size == 0 {
-            continue;
-        }
-        let (reads, writes) = match used.access() {
-            OpAccess::Read | OpAccess::CondRead => (true, false),
-            OpAccess::Write | OpAccess::CondWrite => (false, true),
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-            OpAccess::None | OpAccess::NoMemAccess => (false, false),
-        };
-        accesses.extend(reads.then_some((from, size, false)));
-        accesses.extend(writes.then_some((from, size, true)));
-    }
-    Decoded { bytes: insn.len(), accesses }
 }

@@ -1,6 +1,7 @@
 //! The x86-64 backend.
 
 pub mod abi;
+mod accesses;
 mod bare;
 pub mod emu;
 mod emulated;

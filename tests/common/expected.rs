@@ -9,6 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Expected {
     pub shadow_call_stack: Option<ShadowCallStack>,
+    pub accesses: Accesses,
     pub layout: Layout,
     pub kernel: Kernel,
     pub report: Report,
@@ -28,6 +29,21 @@ pub struct Expected {
     pub patched: Patched,
     pub review: Review,
     pub place: Vec<Place>,
+}
+
+/// Instructions of which an engine says what they load and store.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Accesses {
+    /// What GNU as is told.
+    pub flags: Vec<String>,
+    /// Registers that have no address.
+    pub small: Vec<(String, i64)>,
+    /// One a line.
+    pub text: String,
+    /// Those that nobody knows here: words.
+    #[serde(default)]
+    pub unknown: Vec<u32>,
 }
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.

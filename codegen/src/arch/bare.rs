@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::arch::pads::IndirectBranch;
 use crate::words::abi::Reg;
+use crate::words::error::Result;
 
 /// Code of ours, with its text as GNU as takes it.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +79,13 @@ pub struct Bochs {
     pub wide: Range<u64>,
     /// Where that is told: the offset of a word, what it is usually, and where all is wanted.
     pub components: (u64, u32, u32),
-    /// What an instruction does.
-    pub decode: Decode,
 }
 
-/// Says what an instruction does, of which these are the first bytes, at this address, where registers by name are so.
-pub type Decode = fn(&[u8], u64, &dyn Fn(&str) -> u64) -> Decoded;
+/// Says what an instruction does, of which these are the first bytes, at this address, where registers by the program's names are so.
+///
+/// # Errors
+/// It loads or stores, and what is not known.
+pub type Decode = fn(&[u8], u64, &dyn Fn(&str) -> u64) -> Result<Decoded>;
 
 /// What is known of an instruction before it runs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -145,6 +147,8 @@ pub struct Bare {
     pub wide: &'static [Wide],
     /// The register that says how long vectors are, and the longest: it has one less than the number of parts of 16 bytes.
     pub lengths: Option<(&'static str, usize)>,
+    /// What an instruction does, for engines that tell of accesses by nothing else.
+    pub decode: Decode,
 }
 
 /// A register with vector state that the tables of registers do not have.

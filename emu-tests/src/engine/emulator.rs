@@ -7,6 +7,7 @@ use codegen::arch::bare::{Bare, Program};
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 
+use super::process::Mode;
 use super::{process, unicorn};
 
 /// What runs code.
@@ -19,14 +20,16 @@ pub enum Emulator {
     Qemu,
     /// Bochs, in processes of its own.
     Bochs,
+    /// QEMU as [`Emulator::Qemu`], of which its stub for GDB tells.
+    Gdb,
     /// The one of the two that runs the architecture. Landing pads, shadow stacks and signed return addresses stop whoever breaks them.
     Enforced,
 }
 
 impl Emulator {
     /// The names that people give, in order.
-    const NAMES: [(&'static str, Emulator); 3] =
-        [("unicorn", Emulator::Unicorn), ("qemu", Emulator::Qemu), ("bochs", Emulator::Bochs)];
+    const NAMES: [(&'static str, Emulator); 4] =
+        [("unicorn", Emulator::Unicorn), ("qemu", Emulator::Qemu), ("bochs", Emulator::Bochs), ("gdb", Emulator::Gdb)];
 
     /// Does it run in processes of its own?
     pub fn is_outside(self) -> bool {
@@ -39,6 +42,7 @@ impl Emulator {
             Emulator::Unicorn => &[],
             Emulator::Qemu => &["--engine", "qemu"],
             Emulator::Bochs => &["--engine", "bochs"],
+            Emulator::Gdb => &["--engine", "gdb"],
             Emulator::Enforced => &["--enforce"],
         }
     }
@@ -53,13 +57,26 @@ impl Emulator {
             return Ok(format!("Unicorn {major}.{minor}"));
         }
         let program = &self.bare(backend)?.program;
-        let guarded = if self == Emulator::Enforced { ", which enforces" } else { "" };
-        Ok(format!("{} {}{guarded}", program.name(), process::version(program)?))
+        let how = match self {
+            Emulator::Enforced => ", which enforces",
+            Emulator::Gdb => ", by its stub for GDB",
+            _ => "",
+        };
+        Ok(format!("{} {}{how}", program.name(), process::version(program)?))
     }
 
     /// Does it have vectors at full width?
     pub fn has_wide(self, backend: &dyn Backend) -> bool {
         self.bare(backend).is_ok_and(|bare| !bare.wide.is_empty())
+    }
+
+    /// What a process of it is for.
+    pub(super) fn mode(self) -> Mode {
+        match self {
+            Emulator::Unicorn | Emulator::Qemu | Emulator::Bochs => Mode::Free,
+            Emulator::Gdb => Mode::Stepped,
+            Emulator::Enforced => Mode::Enforced,
+        }
     }
 
     /// How it runs an architecture in a process of its own.
@@ -69,14 +86,17 @@ impl Emulator {
     pub(super) fn bare(self, backend: &dyn Backend) -> Result<&'static Bare> {
         let has = |bare: &&Bare| match self {
             Emulator::Unicorn => false,
-            Emulator::Qemu => matches!(bare.program, Program::Qemu(_)),
+            Emulator::Qemu | Emulator::Gdb => matches!(bare.program, Program::Qemu(_)),
             Emulator::Bochs => matches!(bare.program, Program::Bochs(_)),
             Emulator::Enforced => true,
         };
         let bare = backend.machine().bare;
         bare.filter(has).ok_or_else(|| {
-            let other =
-                bare.map_or("unicorn".to_owned(), |bare| format!("unicorn, {}", bare.program.name().to_lowercase()));
+            let other = match bare.map(|bare| &bare.program) {
+                None => "unicorn",
+                Some(Program::Qemu(_)) => "unicorn, qemu, gdb",
+                Some(Program::Bochs(_)) => "unicorn, bochs",
+            };
             Error::new(format!("{self} does not run {} here; valid: {other}", backend.facts().name))
         })
     }

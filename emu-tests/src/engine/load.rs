@@ -32,7 +32,7 @@ pub(crate) fn memory<'i>(
 ) -> Result<Rc<Memory>> {
     match engine {
         Emulator::Unicorn => Ok(Memory::of(images)),
-        engine => Memory::there(images, Machine::start(engine.bare(backend)?, engine == Emulator::Enforced)?),
+        engine => Memory::there(images, Machine::start(engine.bare(backend)?, engine.mode())?),
     }
 }
 

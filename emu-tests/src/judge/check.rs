@@ -110,7 +110,6 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
             return Err(Error::new(format!("{message}; valid: 0, or {size} and more either way")));
         }
         let mut tally = Tally::new(setup.suite);
-        tally.sizes = rig.ranges.iter().map(|(_, size)| *size).collect();
         let Some(rig) = Rig::moved(setup, Away { functions: image, bytes, copied, code_align: None, beside: &tally })?
         else {
             return Err(Error::new(format!("the objects cannot be linked {bytes:+} bytes from the sites")));

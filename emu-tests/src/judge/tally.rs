@@ -37,8 +37,6 @@ pub(crate) struct Tally {
     pub(crate) lent: BTreeSet<String>,
     /// What the unwind table says, by trampoline.
     pub(crate) unwinding: Vec<Said>,
-    /// Bytes, by trampoline.
-    pub(crate) sizes: Vec<u64>,
     pub(crate) failed: Vec<[u64; Clause::ALL.len()]>,
     pub(crate) failures: Vec<Vec<Failure>>,
     /// How often each expected deviation was found.
@@ -71,7 +69,6 @@ impl Tally {
             wide: vec![None; n],
             lent: BTreeSet::new(),
             unwinding: vec![Said::default(); n],
-            sizes: Vec::new(),
             failed: vec![[0; Clause::ALL.len()]; n],
             failures: vec![Vec::new(); n],
             scenarios: 0,

@@ -208,7 +208,6 @@ places! {
         => "cpu:{ip}:{wrong:#}", "{switch}, step {done} of {of}, CPU at {ip} since step {since}: {wrong}";
     Breakpoint => "breakpoint", "the breakpoint";
     SizeOfSymbol => "size:symbol", "bytes by the symbol, and those of its instructions";
-    SizeElsewhere => "size:elsewhere", "bytes, and those at another address";
     Mark { what: MarkOf } => "mark:{what:#}", "is {what} true (1 or 0), and what the note says";
     Guarded => "guard:return", "the return address is guarded in memory, and checked before it is returned to (1 or 0)";
     ScsEntry => "guard:scs", "an entry of the callers on the shadow call stack";

@@ -7,9 +7,10 @@ use emu_tests::{Emulator, Suite};
 /// The engine.
 #[derive(Args)]
 pub struct EngineArgs {
-    /// What runs the code: Unicorn, which is built in, QEMU 11.1 with its plugins (arm64, riscv64), or Bochs (x86_64; see
-    /// docs/enforcing.md); with a comma between two of them, `check` takes both, and what they disagree on fails
-    #[arg(long, value_name = "unicorn|qemu|bochs", value_delimiter = ',', default_value = "unicorn")]
+    /// What runs the code: Unicorn, which is built in, QEMU 11.1 with its plugins (arm64, riscv64), the same by its stub for
+    /// GDB, or Bochs (x86_64; see docs/enforcing.md); with a comma between two of them, `check` takes both, and what they
+    /// disagree on fails
+    #[arg(long, value_name = "unicorn|qemu|bochs|gdb", value_delimiter = ',', default_value = "unicorn")]
     engine: Vec<Emulator>,
     /// Let landing pads and shadow stacks stop whoever breaks them, by QEMU or Bochs, and judge what they stop (P26
     /// of `check`, C11 of `audit`)
@@ -31,7 +32,7 @@ impl EngineArgs {
         match self.all()[..] {
             [one] => Ok(one),
             _ => Err(Error::new(
-                "several engines are for `check`; valid: --engine unicorn, --engine qemu, --engine bochs",
+                "several engines are for `check`; valid: --engine unicorn, --engine qemu, --engine bochs, --engine gdb",
             )),
         }
     }

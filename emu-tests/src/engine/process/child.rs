@@ -6,6 +6,8 @@ use std::process::{Child, ExitStatus};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::stepped::Stepper;
+
 /// Bytes of what a process says that are read.
 const MOST_WORDS: usize = 4096;
 
@@ -15,6 +17,8 @@ pub(super) enum Process {
     Started(Child),
     /// Another one became two.
     Forked(Pid),
+    /// It was started, and a thread of ours steps its CPU.
+    Stepped(Child, Stepper),
 }
 
 impl Process {
@@ -25,6 +29,12 @@ impl Process {
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         match self {
             Process::Started(child) => child.try_wait(),
+            Process::Stepped(child, stepper) => {
+                if stepper.is_gone() {
+                    child.kill()?;
+                }
+                child.try_wait()
+            }
             Process::Forked(pid) => {
                 let ended = waitpid(Some(*pid), WaitOptions::NOHANG)?;
                 Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
@@ -39,6 +49,11 @@ impl Process {
                 let _ = child.kill();
                 let _ = child.wait();
             }
+            Process::Stepped(child, stepper) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                stepper.end();
+            }
             Process::Forked(pid) => {
                 let _ = kill_process(*pid, Signal::KILL);
                 let _ = waitpid(Some(*pid), WaitOptions::empty());
@@ -48,11 +63,17 @@ impl Process {
 
     /// What it said at its end, for a sentence. Of one that was forked, the one that it comes from has that.
     pub fn last_words(&mut self) -> String {
-        let Process::Started(Child { stderr: Some(stderr), .. }) = self else { return String::new() };
+        let stepped = match self {
+            Process::Stepped(_, stepper) => stepper.end(),
+            _ => None,
+        };
+        let (Process::Started(child) | Process::Stepped(child, _)) = self else { return String::new() };
+        let Some(stderr) = &mut child.stderr else { return String::new() };
         let mut said = [0; MOST_WORDS];
         // Without words it has ended all the same.
         let bytes = stderr.read(&mut said).unwrap_or_default();
         let said = String::from_utf8_lossy(said.get(..bytes).unwrap_or_default()).into_owned();
-        said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
+        let said = said.lines().last().map(str::to_owned).or(stepped);
+        said.map_or(String::new(), |line| format!(", and said: {line}"))
     }
 }

@@ -13,8 +13,9 @@ use rustix::process::Pid;
 
 use super::child::Process;
 use super::pinned::Pinned;
-use super::program::{Files, missing, spawn};
-use super::shared::{BATCH, DATA, MASKED, Message, Shared, word};
+use super::program::{Files, Mode, missing, spawn};
+use super::shared::{BATCH, DATA, MASKED, Message, Shared, Side, word};
+use super::stepped::Stepper;
 
 /// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
 const LAST: u64 = 32 << 20;
@@ -57,9 +58,13 @@ pub(super) enum Told {
     Back = 8,
 }
 
+impl Told {
+    pub const ALL: [Told; 5] = [Told::GoOn, Told::Go, Told::Stop, Told::Run, Told::Back];
+}
+
 /// What is done without giving the CPU its turn. `plugin.c` has the same numbers.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+pub(super) enum Asked {
     /// Read registers.
     Read = 1,
     /// Set registers.
@@ -75,7 +80,7 @@ enum Asked {
 /// A bare machine.
 pub(crate) struct Machine {
     pub(super) bare: &'static Bare,
-    pub(super) enforced: bool,
+    pub(super) mode: Mode,
     message: Shared,
     ram: Shared,
     /// The first byte of memory that nobody has, from `Bare::ram` on.
@@ -104,13 +109,18 @@ impl Machine {
     ///
     /// # Errors
     /// The program is not there, is too old, or does not start.
-    pub fn start(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
-        let (mut machine, files) = Machine::made(bare, enforced)?;
+    pub fn start(bare: &'static Bare, mode: Mode) -> Result<Rc<Machine>> {
+        let (mut machine, files) = Machine::made(bare, mode)?;
         machine.pinned = Pinned::here();
-        let process = match &bare.program {
-            Program::Qemu(_) => Process::Started(spawn(bare, &files)?),
-            Program::Bochs(_) => {
-                Process::Forked(Machine::first(bare, enforced)?.fork(&files, machine.pinned.as_deref())?)
+        let process = match (&bare.program, mode) {
+            (Program::Qemu(_), Mode::Stepped) => {
+                let mut child = spawn(bare, mode, &files)?;
+                let stepper = Stepper::start(&mut child, &files.message, bare)?;
+                Process::Stepped(child, stepper)
+            }
+            (Program::Qemu(_), _) => Process::Started(spawn(bare, mode, &files)?),
+            (Program::Bochs(_), _) => {
+                Process::Forked(Machine::first(bare, mode)?.fork(&files, machine.pinned.as_deref())?)
             }
         };
         machine.begin(process)?;
@@ -131,16 +141,16 @@ impl Machine {
     }
 
     /// One that is set up, and from which this thread has all others of its kind: it runs nothing but that.
-    fn first(bare: &'static Bare, enforced: bool) -> Result<Rc<Machine>> {
+    fn first(bare: &'static Bare, mode: Mode) -> Result<Rc<Machine>> {
         thread_local! {
             static FIRST: RefCell<Vec<Rc<Machine>>> = const { RefCell::new(Vec::new()) };
         }
-        let is_it = |machine: &&Rc<Machine>| std::ptr::eq(machine.bare, bare) && machine.enforced == enforced;
+        let is_it = |machine: &&Rc<Machine>| std::ptr::eq(machine.bare, bare) && machine.mode == mode;
         if let Some(known) = FIRST.with_borrow(|all| all.iter().find(is_it).cloned()) {
             return Ok(known);
         }
-        let (machine, files) = Machine::made(bare, enforced)?;
-        machine.begin(Process::Started(spawn(bare, &files)?))?;
+        let (machine, files) = Machine::made(bare, mode)?;
+        machine.begin(Process::Started(spawn(bare, mode, &files)?))?;
         let machine = Rc::new(machine);
         FIRST.with_borrow_mut(|all| all.push(Rc::clone(&machine)));
         Ok(machine)
@@ -160,12 +170,13 @@ impl Machine {
     }
 
     /// The machine without a process, and what that will share with it.
-    fn made(bare: &'static Bare, enforced: bool) -> Result<(Machine, Files)> {
+    fn made(bare: &'static Bare, mode: Mode) -> Result<(Machine, Files)> {
         let (message_file, message) = Shared::new("tramptool-message", Message::SIZE)?;
         let (ram_file, ram) = Shared::new("tramptool-ram", bare.memory as usize)?;
         let first = bare.start - bare.ram + PAGES * PAGE;
         let tables = [first, first + PAGE];
         let around = bare.start + PAGE;
+        let enforced = mode == Mode::Enforced;
         let setup = Boot { tables: tables.map(|table| bare.ram + table), around, enforced };
         put_boot(bare, &ram, &setup)?;
         let start = message.message().ok_or_else(|| Error::new("emulator: no room for messages"))?;
@@ -178,7 +189,7 @@ impl Machine {
         start.begin();
         let machine = Machine {
             bare,
-            enforced,
+            mode,
             message,
             ram,
             free: Cell::new(first + 2 * PAGE),
@@ -215,6 +226,11 @@ impl Machine {
         Ok(())
     }
 
+    /// Does it say nothing of accesses, so that instructions have to?
+    pub fn tells_no_access(&self) -> bool {
+        self.mode == Mode::Stepped || matches!(self.bare.program, Program::Bochs(_))
+    }
+
     /// The message, while it is our turn.
     pub(super) fn message(&self) -> Result<&Message> {
         match self.gone.get() {
@@ -230,7 +246,7 @@ impl Machine {
     fn turn(&self) -> Result<&Message> {
         let message = self.message()?;
         let since = Instant::now();
-        while !message.wait(Duration::from_millis(100)) {
+        while !message.wait(Side::Judge, Duration::from_millis(100)) {
             let mut process = self.process.borrow_mut();
             let name = self.bare.program.name();
             let Some(process) = process.as_mut() else {
@@ -273,7 +289,7 @@ impl Machine {
     fn give(&self, what: u64) -> Result<()> {
         let message = self.message()?;
         message.what.set(what);
-        message.give();
+        message.give(Side::Cpu);
         Ok(())
     }
 
@@ -475,7 +491,7 @@ impl Machine {
             return Err(refused("these are no pages"));
         }
         let from = self.take(bytes)?;
-        let page = if self.enforced && page == Page::Code { Page::Guarded } else { page };
+        let page = if self.mode == Mode::Enforced && page == Page::Code { Page::Guarded } else { page };
         for offset in (0..bytes).step_by(PAGE as usize) {
             let virt = at.checked_add(offset).ok_or_else(|| refused("it ends above all addresses"))?;
             if self.pages.borrow().contains_key(&virt) {

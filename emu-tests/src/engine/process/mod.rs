@@ -1,8 +1,9 @@
 //! QEMU and Bochs as an [`Engine`]: a process of its own, with a bare machine that enforces what today's CPUs do.
 //!
 //! `program.rs` starts the process, `child.rs` ends it, `pinned.rs` says on which CPU it runs, `machine.rs` has it and the guest's memory,
-//! `shared.rs` what both processes share, `plugin.c` the side of QEMU, `preload.c` that of Bochs; `register.rs` says where registers are,
-//! and `hooks.rs` who is asked.
+//! `shared.rs` what both processes share, `plugin.c` the side of QEMU, `preload.c` that of Bochs, `stepped.rs` that of QEMU's stub for
+//! GDB, with which `remote.rs` speaks and before which `wall.c` is loaded; `register.rs` says where registers are, and `hooks.rs` who is
+//! asked.
 
 mod child;
 mod hooks;
@@ -10,13 +11,15 @@ mod machine;
 mod pinned;
 mod program;
 mod register;
+mod remote;
 mod shared;
+mod stepped;
 
 use std::cell::Cell;
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
-use codegen::arch::bare::{Bochs, Cause, Decoded, Entered, Exception, Guard, Page, Program, Returns, Wide};
+use codegen::arch::bare::{Cause, Decoded, Entered, Exception, Guard, Page, Returns, Wide};
 use codegen::arch::patch::Write;
 use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
@@ -31,7 +34,7 @@ use super::rng::Rng;
 use hooks::{AccessHook, Hooks, kept};
 pub(crate) use machine::Machine;
 use machine::{Said, Told};
-pub(crate) use program::version;
+pub(crate) use program::{Mode, version};
 use register::{Place, place, places};
 use shared::{Message, PASSES, RANGES, word};
 
@@ -93,12 +96,12 @@ pub(super) fn open<D: 'static>(backend: &dyn Backend, machine: &Rc<Machine>, dat
     let link = abi.link.and_then(|reg| places.get(&abi.regs[usize::from(reg.0)].emu)).copied();
     let sp = places.get(&abi.regs[usize::from(abi.sp.0)].emu).copied();
     let general = abi.regs.iter().filter_map(|reg| places.get(&reg.emu).copied()).collect();
-    let pointer = match machine.enforced {
-        true => {
+    let pointer = match machine.mode {
+        Mode::Enforced => {
             machine.map(SHADOW_STACK, SHADOW_SIZE, Page::ShadowStack)?;
             Some(place(machine, machine.bare.shadow_stack, 8)?)
         }
-        false => None,
+        Mode::Free | Mode::Stepped => None,
     };
     // None is missed later, where nobody would be told.
     machine.bare.wide.iter().try_for_each(|wide| place(machine, wide.name, wide.bytes).map(drop))?;
@@ -219,24 +222,24 @@ impl<D: 'static> Outside<D> {
     }
 
     /// The same, where the engine tells no more than the address: hooks on accesses are called with what the instruction will do.
-    fn before_instruction(&mut self, pc: u64, bochs: &Bochs) -> Result<Told> {
-        let Decoded { bytes, .. } = self.decoded(pc, bochs);
+    fn before_instruction(&mut self, pc: u64) -> Result<Told> {
+        let Decoded { bytes, .. } = self.decoded(pc)?;
         let wanted = self.at_instruction(pc, bytes, 0);
         if wanted != Told::GoOn || self.hooks.accesses.is_empty() {
             return Ok(wanted);
         }
-        for (at, bytes, is_write) in self.decoded(pc, bochs).accesses {
+        for (at, bytes, is_write) in self.decoded(pc)?.accesses {
             self.at_access(pc, Access { at, bytes, is_write });
         }
         Ok(self.wanted)
     }
 
     /// What the instruction at an address does.
-    fn decoded(&self, pc: u64, bochs: &Bochs) -> Decoded {
+    fn decoded(&self, pc: u64) -> Result<Decoded> {
         // No instruction is longer.
         let mut code = [0; 15];
         let here = (1..=code.len()).rev().find(|bytes| Engine::<D>::load(self, pc, &mut code[..*bytes]));
-        (bochs.decode)(&code[..here.unwrap_or(0)], pc, &|name| self.machine.word(name).unwrap_or(0))
+        (self.machine.bare.decode)(&code[..here.unwrap_or(0)], pc, &|name| self.machine.word(name).unwrap_or(0))
     }
 
     /// Call hooks after an access: words of 8 bytes, as the other engine has them.
@@ -352,10 +355,8 @@ impl<D: 'static> Outside<D> {
                     }
                     None => return Ok(trapped),
                 },
-                Said::Instruction => match &machine.bare.program {
-                    Program::Qemu(_) => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
-                    Program::Bochs(bochs) => self.before_instruction(pc, bochs)?,
-                },
+                Said::Instruction if machine.tells_no_access() => self.before_instruction(pc)?,
+                Said::Instruction => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
                 Said::Access => {
                     let (at, is_write) = (message.at.get(), message.is_write.get() != 0);
                     self.at_access(pc, Access { at, bytes, is_write })
@@ -596,8 +597,7 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn tell_late(&mut self, late: Late) {
-        // Of accesses, Bochs says nothing.
-        let by_instruction = matches!(self.machine.bare.program, Program::Bochs(_)) && !self.hooks.accesses.is_empty();
+        let by_instruction = self.machine.tells_no_access() && !self.hooks.accesses.is_empty();
         let Ok(message) = self.machine.message() else { return };
         if by_instruction || !self.hooks.blocks.is_empty() {
             return;
@@ -630,8 +630,8 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn on_blocks(&mut self, hook: OnInstruction<D>) -> Result<()> {
-        if let Program::Bochs(_) = self.machine.bare.program {
-            return Err(Error::new("emulator: Bochs does not say where straight pieces of code begin"));
+        if self.machine.tells_no_access() {
+            return Err(Error::new("emulator: the engine does not say where straight pieces of code begin"));
         }
         self.hooks.blocks.push(kept(hook));
         Ok(())
@@ -670,7 +670,7 @@ impl<D: 'static> Engine<D> for Outside<D> {
     }
 
     fn enforces(&self) -> &'static [Guard] {
-        if self.machine.enforced { self.machine.bare.enforces } else { &[] }
+        if self.machine.mode == Mode::Enforced { self.machine.bare.enforces } else { &[] }
     }
 
     fn entered(&self) -> &'static [Entered] {

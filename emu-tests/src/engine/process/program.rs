@@ -10,8 +10,9 @@ use codegen::words::error::{Error, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::FdFlags;
 
-/// What QEMU loads, and what is loaded before Bochs.
+/// What QEMU loads, what is loaded before QEMU without that, and what before Bochs.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
+const WALL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wall.so"));
 const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 /// The directories with programs.
 const QEMU: &str = "TRAMPTOOL_QEMU";
@@ -19,6 +20,17 @@ const BOCHS: &str = "TRAMPTOOL_BOCHS";
 /// Bytes in place of Bochs's firmware, the last below 4 GiB, and of that for a display.
 const ROM: usize = 1 << 16;
 const DISPLAY_ROM: usize = 512;
+
+/// What a machine is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// To run code.
+    Free,
+    /// The same, where what protects branches and returns is on.
+    Enforced,
+    /// To run code, of which the program's stub for GDB tells.
+    Stepped,
+}
 
 /// The memory that the process shares with ours: messages, and the guest's.
 pub(super) struct Files {
@@ -70,12 +82,13 @@ pub(crate) fn version(program: &Program) -> Result<String> {
 ///
 /// # Errors
 /// The program is not there, or the system has no room for what it is told.
-pub(super) fn spawn(bare: &'static Bare, files: &Files) -> Result<Child> {
+pub(super) fn spawn(bare: &'static Bare, mode: Mode, files: &Files) -> Result<Child> {
     let (mut command, own) = match &bare.program {
-        Program::Qemu(qemu) => of_qemu(bare, qemu, files)?,
+        Program::Qemu(qemu) => of_qemu(bare, qemu, mode, files)?,
         Program::Bochs(bochs) => of_bochs(bare, bochs, files)?,
     };
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let stdio = || if mode == Mode::Stepped { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdio()).stdout(stdio()).stderr(Stdio::piped());
     let inherit = |flags: FdFlags| {
         let failed = |e: rustix::io::Errno| Error::new(format!("emulator: files of an engine: {e}"));
         let mut all = own.iter().chain([&files.message, &files.ram]);
@@ -103,19 +116,29 @@ fn file_of(name: &str, mut bytes: &[u8]) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// QEMU, with the plugin.
-fn of_qemu(bare: &Bare, qemu: &Qemu, files: &Files) -> Result<(Command, Vec<OwnedFd>)> {
-    let plugin = file_of("tramptool-plugin", PLUGIN)?;
-    let [message, ram, loaded] = [&files.message, &files.ram, &plugin].map(inherited);
+/// QEMU, with the plugin, or with its stub for GDB at stdin and stdout.
+fn of_qemu(bare: &Bare, qemu: &Qemu, mode: Mode, files: &Files) -> Result<(Command, Vec<OwnedFd>)> {
+    let loaded = match mode {
+        Mode::Stepped => file_of("tramptool-wall", WALL)?,
+        Mode::Free | Mode::Enforced => file_of("tramptool-plugin", PLUGIN)?,
+    };
+    let [message, ram, library] = [&files.message, &files.ram, &loaded].map(inherited);
     let mut command = Command::new(path(&bare.program));
     command.args(qemu.arguments).args(["-machine", "memory-backend=ram", "-m"]).arg(format!("{}M", bare.memory >> 20));
     command.arg("-object").arg(format!("memory-backend-file,id=ram,size={},mem-path={ram},share=on", bare.memory));
     command.args(["-nodefaults", "-net", "none", "-display", "none", "-monitor", "none", "-serial", "none"]);
-    command.arg("-plugin").arg(format!("{loaded},shared={message}"));
+    match mode {
+        Mode::Stepped => {
+            command.args(["-S", "-gdb", "stdio"]).env("LD_PRELOAD", library).env("TRAMPTOOL_SHARED", message);
+        }
+        Mode::Free | Mode::Enforced => {
+            command.arg("-plugin").arg(format!("{library},shared={message}"));
+        }
+    }
     if !qemu.starts_there {
         command.arg("-device").arg(format!("loader,addr={:#x},cpu-num=0", bare.start));
     }
-    Ok((command, vec![plugin]))
+    Ok((command, vec![loaded]))
 }
 
 /// Bochs, behind `preload.c`. Its debugger, which Debian's has, is told to let it run.

@@ -25,6 +25,8 @@ enum { RANGES = 64, REGISTERS = 1024, NAME = 24, BATCH = 128, DATA = 1 << 16, PA
 // In the number of a register: a mask says which of its bits are to be set.
 enum { MASKED = 1 << 16 };
 
+// Whether the process has given up its rights, and that it is to.
+enum { NO_WALL, WALLED, ASKED };
 // What the CPU says.
 enum { PARKED = 1, INSTRUCTION, ACCESS, TRAPPED, ENDED };
 // What the judge wants.
@@ -65,7 +67,7 @@ struct shared {
 
 static struct shared *shared;
 
-static void futex(int op, uint32_t value)
+static inline void futex(int op, uint32_t value)
 {
 	struct timespec second = { 1, 0 };
 	bool waits = op == FUTEX_WAIT;
@@ -76,7 +78,7 @@ static void futex(int op, uint32_t value)
 }
 
 /// Give the judge its turn, and wait for ours.
-static void hand_over(void)
+static inline void hand_over(void)
 {
 	shared->most_late = 0;
 	atomic_store(&shared->turn, JUDGE);
@@ -109,7 +111,8 @@ static bool wall(void)
 {
 #ifdef HOST
 	static const int left[] = {
-		SYS_futex,	  SYS_read,	    SYS_write,	      SYS_ppoll,	 SYS_mmap,	 SYS_munmap,
+		SYS_futex,	  SYS_read,	    SYS_write,	      SYS_readv,	 SYS_writev,	 SYS_ppoll,
+		SYS_mmap,	  SYS_munmap,
 		SYS_mprotect,	  SYS_madvise,	    SYS_brk,	      SYS_clock_gettime, SYS_clock_nanosleep,
 		SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_getppid,	 SYS_sched_yield,
 		SYS_membarrier,	  SYS_exit,	    SYS_exit_group,   SYS_restart_syscall,
@@ -136,7 +139,7 @@ static bool wall(void)
 }
 
 /// May the judge be told of this instruction late? Then it is noted.
-static bool passes(uint64_t pc)
+static inline bool passes(uint64_t pc)
 {
 	if (shared->passed >= shared->most_late || shared->passed >= PASSES || pc < shared->late_first || pc >= shared->late_end)
 		return false;
@@ -146,7 +149,7 @@ static bool passes(uint64_t pc)
 	return true;
 }
 
-static bool within(const struct range *ranges, uint64_t count, uint64_t at)
+static inline bool within(const struct range *ranges, uint64_t count, uint64_t at)
 {
 	for (uint64_t n = 0; n < count && n < RANGES; n++)
 		if (at - ranges[n].first <= ranges[n].last - ranges[n].first)

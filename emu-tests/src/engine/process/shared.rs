@@ -13,8 +13,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
 /// Whose turn it is.
-const JUDGE: u32 = 0;
-const CPU: u32 = 1;
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Judge,
+    Cpu,
+}
 /// What a message has room for.
 pub(super) const RANGES: usize = 64;
 const REGISTERS: usize = 1024;
@@ -35,6 +38,13 @@ pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
 /// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
 #[repr(C)]
 pub(super) struct Range(pub [Cell<u64>; 4]);
+
+impl Range {
+    fn has(&self, at: u64) -> bool {
+        let [first, last, ..] = &self.0;
+        (first.get()..=last.get()).contains(&at)
+    }
+}
 
 /// The message. Whoever does not have the turn leaves all of it alone.
 #[repr(C)]
@@ -64,7 +74,7 @@ pub(super) struct Message {
     pub judge: Cell<u64>,
     /// The engine's size of the message.
     pub bytes_of_this: Cell<u64>,
-    /// The process has given up its rights.
+    /// Whether the process has given up its rights, and that it is to: `shared.h` says how.
     pub walled: Cell<u64>,
     pub registers: Cell<u64>,
     pub park: Cell<u64>,
@@ -89,6 +99,32 @@ impl Message {
     /// Bytes of it.
     pub const SIZE: usize = size_of::<Message>().next_multiple_of(4096);
 
+    /// Say what registers are called, by number.
+    pub fn set_names<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        for (to, name) in self.names.iter().zip(names) {
+            to.iter().take(NAME - 1).zip(name.bytes()).for_each(|(to, byte)| to.set(byte));
+            self.registers.set(self.registers.get() + 1);
+        }
+    }
+
+    /// May the judge be told of this instruction late? Then it is noted.
+    pub fn passes(&self, pc: u64) -> bool {
+        let next = self.passed.get();
+        let is_late = (self.late_first.get()..self.late_end.get()).contains(&pc) && next < self.most_late.get();
+        let Some(to) = self.passes.get(next as usize).filter(|_| is_late) else { return false };
+        to.set(pc);
+        self.passed.set(next + 1);
+        if pc == self.late_last.get() {
+            self.most_late.set(0);
+        }
+        true
+    }
+
+    /// Does the judge want to be asked about this instruction?
+    pub fn asks_about(&self, pc: u64) -> bool {
+        self.instruction.iter().take(self.instructions.get() as usize).any(|range| range.has(pc))
+    }
+
     /// QEMU's names of registers, by number.
     pub fn names(&self) -> Vec<String> {
         let name = |name: &[Cell<u8>; NAME]| {
@@ -101,32 +137,34 @@ impl Message {
     /// It is the CPU's turn from the beginning on: it has a message when it waits.
     pub fn begin(&self) {
         self.ok.set(1);
-        self.turn.store(CPU, Ordering::SeqCst);
+        self.turn.store(Side::Cpu as u32, Ordering::SeqCst);
     }
 
-    /// Let the CPU have its turn.
-    pub fn give(&self) {
-        self.turn.store(CPU, Ordering::SeqCst);
-        if self.sleeps[1].load(Ordering::SeqCst) != 0 {
+    /// Let one have its turn.
+    pub fn give(&self, to: Side) {
+        self.turn.store(to as u32, Ordering::SeqCst);
+        if self.sleeps[to as usize].load(Ordering::SeqCst) != 0 {
             // It may have been woken already.
             let _ = wake(&self.turn, Flags::empty(), 1);
         }
     }
 
-    /// Wait for ours, at most about so long: has it come?
-    pub fn wait(&self, most: Duration) -> bool {
+    /// Wait for one's own, at most about so long: has it come?
+    pub fn wait(&self, own: Side, most: Duration) -> bool {
+        let others = 1 - own as u32;
         for _ in 0..YIELDS {
-            if self.turn.load(Ordering::SeqCst) == JUDGE {
+            if self.turn.load(Ordering::SeqCst) != others {
                 return true;
             }
             std::thread::yield_now();
         }
         let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        self.sleeps[0].store(1, Ordering::SeqCst);
+        let sleeps = &self.sleeps[own as usize];
+        sleeps.store(1, Ordering::SeqCst);
         // It is looked again, whatever ended the sleep.
-        let _ = wait(&self.turn, Flags::empty(), CPU, Some(&most));
-        self.sleeps[0].store(0, Ordering::SeqCst);
-        self.turn.load(Ordering::SeqCst) == JUDGE
+        let _ = wait(&self.turn, Flags::empty(), others, Some(&most));
+        sleeps.store(0, Ordering::SeqCst);
+        self.turn.load(Ordering::SeqCst) != others
     }
 }
 
@@ -145,22 +183,32 @@ impl Shared {
         let failed = |e: rustix::io::Errno| Error::new(format!("emulator: memory for an engine: {e}"));
         let file = memfd_create(name, MemfdFlags::CLOEXEC).map_err(failed)?;
         ftruncate(&file, size as u64).map_err(failed)?;
+        let shared = Shared::of(&file, size)?;
+        Ok((file, shared))
+    }
+
+    /// The memory that this file is.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub fn of(file: &OwnedFd, size: usize) -> Result<Shared> {
+        let failed = |e: rustix::io::Errno| Error::new(format!("emulator: memory for an engine: {e}"));
         #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
         // SAFETY: the mapping is new, where the system wants it; nothing else is there.
         let at = unsafe {
             let may = ProtFlags::READ | ProtFlags::WRITE;
-            mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, &file, 0)
+            mmap(std::ptr::null_mut(), size, may, MapFlags::SHARED, file, 0)
         };
         let at =
             NonNull::new(at.map_err(failed)?).ok_or_else(|| Error::new("emulator: memory for an engine is at 0"))?;
-        Ok((file, Shared { at, size }))
+        Ok(Shared { at, size })
     }
 
     /// Its bytes.
     pub fn cells(&self) -> &[Cell<u8>] {
         #[allow(unsafe_code, reason = "memory that two processes share is mapped by address")]
-        // SAFETY: the mapping has this size, lives as long as `self`, and is seen through cells alone. The other process changes it
-        // while it has the turn, which `Message::wait` and `give` order.
+        // SAFETY: the mapping has this size, lives as long as `self`, and is seen through cells alone. The other process, or another
+        // thread by a mapping of its own, changes it while it has the turn, which `Message::wait` and `give` order.
         unsafe {
             std::slice::from_raw_parts(self.at.as_ptr().cast_const().cast(), self.size)
         }

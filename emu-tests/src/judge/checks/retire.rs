@@ -59,9 +59,6 @@ fn detachments(suite: &Suite, image: &Image, trampoline: usize) -> Result<Vec<(u
 
 /// What puts the jumps where they belong that a case wants, and what was there before where it wants none.
 pub(crate) fn jumps(suite: &Suite, image: &Image, case: &Case) -> Result<Vec<Write>> {
-    if suite.contracts[case.attach].kind.programs().is_none() {
-        return Ok(Vec::new());
-    }
     let retired = retirement(suite, image, case.attach)?.into_iter().map(|write| (case.situation.retired(), write));
     let detached = detachments(suite, image, case.attach)?;
     let detached = detached.into_iter().map(|(n, write)| (case.situation.detached(n), write));

@@ -91,7 +91,7 @@ fn judge_recorder(rig: &mut Rig, case: &Arc<Case>, words: Words, expected: &Outc
             let lacks = unfinished(words, case, &written, &words.left(&*rig.uc).buffer);
             tally.judged(case, finding(Place::SignalUnfinished, 0, lacks));
         }
-        let ended = interrupted(rig, case, (n, at))?;
+        let ended = interrupted(rig, case, at)?;
         let both = recorded(rig, words, case);
         let whole = !both.overrun && interleaved(&one.whats, &one.whats, &both.whats, words.room(case));
         tally.judged(case, finding(Place::SignalCount, 2 * one.counted, both.counted));
@@ -121,7 +121,7 @@ fn judge_reentered(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
         if stopped(rig, case, n) != Some(at) {
             break;
         }
-        let ended = interrupted(rig, case, (n, at))?;
+        let ended = interrupted(rig, case, at)?;
         let at = At { clause: Clause::P25, trampoline: case.attach, pc: at };
         tally.judged(case, Finding::new(at, Place::SignalAfter, 0, differing(rig, case, &alone, ended)));
     }
@@ -132,9 +132,6 @@ fn judge_reentered(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result
 fn stopped(rig: &mut Rig, case: &Arc<Case>, n: u64) -> Option<u64> {
     let start = rig.function(&rig.functions[case.function].name);
     rig.load_case(case, &case.initial.registers, false);
-    if n == 0 {
-        return Some(start);
-    }
     // The engine can count them itself, and then stops anywhere.
     rig.trace().steps(n);
     let ended = rig.uc.run(start, EXIT);
@@ -144,13 +141,9 @@ fn stopped(rig: &mut Rig, case: &Arc<Case>, n: u64) -> Option<u64> {
 
 /// Let a signal's handler run before this instruction, and the case go on. How it ended; `None` if the handler's call did not
 /// come back.
-fn interrupted(rig: &mut Rig, case: &Case, (n, at): (u64, u64)) -> Result<Option<Ended>> {
+fn interrupted(rig: &mut Rig, case: &Case, at: u64) -> Result<Option<Ended>> {
     let start = rig.function(&rig.functions[case.function].name);
-    let came_back = signal(rig, case, start)?;
-    Ok(came_back.then(|| match n {
-        0 => rig.uc.run(at, EXIT),
-        _ => rig.uc.go_on(at, EXIT),
-    }))
+    Ok(signal(rig, case, start)?.then(|| rig.uc.go_on(at, EXIT)))
 }
 
 /// How much differs at the end from what is expected.

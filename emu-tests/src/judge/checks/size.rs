@@ -57,10 +57,9 @@ fn named(rig: &Rig, at: u64) -> String {
     nearest.map_or(format!("{at:#x}"), |s| format!("{}+{:#x}", s.name, at - s.address))
 }
 
-/// P19: a trampoline has the bytes that its symbol says, and as many wherever it is.
+/// P19: a trampoline has the bytes that its symbol says.
 pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     for (trampoline, &(start, size)) in rig.ranges.iter().enumerate() {
-        tally.sizes.push(size);
         // Not every symbol says how many.
         let says = rig.image.symbol(&rig.suite.contracts[trampoline].name).is_some_and(|s| s.size > 0);
         let end = rig.decode(trampoline)?.last().map_or(start, |last| last.at + u64::from(last.size));
@@ -68,12 +67,8 @@ pub(crate) fn judge_sizes(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Res
         let data = start + size
             - parts(rig.suite.backend.machine(), &rig.image, (start, size))?.last().map_or(start, |part| part.end);
         let decoded = if says { end - start + data } else { size };
-        let beside = rig.away.as_ref().filter(|a| !a.copied).and_then(|a| a.beside.sizes.get(trampoline));
-        let checks = [(Place::SizeOfSymbol, size, decoded), (Place::SizeElsewhere, *beside.unwrap_or(&size), size)];
-        for (place, expected, found) in checks {
-            let at = At { clause: Clause::P19, trampoline, pc: start };
-            tally.judged(case, Finding::new(at, place, expected, found));
-        }
+        let at = At { clause: Clause::P19, trampoline, pc: start };
+        tally.judged(case, Finding::new(at, Place::SizeOfSymbol, size, decoded));
     }
     Ok(())
 }
