@@ -68,7 +68,8 @@ impl Insn<'_> {
     fn accesses(self) -> Option<Accesses> {
         // Bits 28 to 25 are x1x0.
         if !self.bit(27) || self.bit(25) {
-            let is_sve = self.bits(25, 4) == 0b0010 && self.bit(31);
+            // Those of SVE, and of several of its vectors.
+            let is_sve = self.bit(31) && matches!(self.bits(25, 4), 0b0000 | 0b0010);
             // DC ZVA, GVA and GZVA.
             let zeroes = [0xd50b_7420, 0xd50b_7460, 0xd50b_7480].contains(&(self.word & 0xffff_ffe0));
             return (!is_sve && !zeroes).then(Vec::new);

@@ -70,8 +70,10 @@ fn full(word: u32) -> Option<Option<Access>> {
         0x27 if matches!(width, 1..=4) => (store, width, false, true),
         0x07 | 0x27 => return None,
         0x23 => (store, width & 3, false, true),
-        // AMO: LR and SC are its functions 2 and 3. An SC may come to nothing.
-        0x2f => (0, width, bits(word, 27, 5) != 3, bits(word, 27, 5) != 2),
+        // AMO: LR and SC are its functions 2 and 3, loads and stores in order 6 and 7. An SC may come to nothing.
+        0x2f => (0, width, !matches!(bits(word, 27, 5), 3 | 7), !matches!(bits(word, 27, 5), 2 | 6)),
+        // HLV, HLVX and HSV.
+        0x73 if width == 4 && bits(word, 28, 4) == 0b0110 => return None,
         // CBO.ZERO.
         0x0f if width == 2 && bits(word, 20, 12) == 4 => return None,
         _ => return Some(None),

@@ -41,10 +41,18 @@ pub struct Accesses {
     pub small: Vec<(String, i64)>,
     /// One a line.
     pub text: String,
+    /// Those that Unicorn does not have.
+    #[serde(default)]
+    pub by_manual: Vec<ByManual>,
     /// Those that nobody knows here: words.
     #[serde(default)]
     pub unknown: Vec<u32>,
+    /// One of them, as GNU as takes it.
+    pub unheard: Option<String>,
 }
+
+/// A word, the register with its address, and its accesses: offsets from that, bytes, and whether they are stores.
+pub type ByManual = (u32, String, Vec<(u64, usize, bool)>);
 
 /// The struct of `<asm/ptrace.h>` that begins, or is, the kernel's `struct pt_regs`.
 #[derive(Deserialize)]

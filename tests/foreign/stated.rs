@@ -305,6 +305,11 @@ fn a_sled_may_give_a_result_with_a_call_and_without() {
     finder("red-zone = 128\n", "", &["P1", "P7"]);
     finder("red-zone = 128\n", "red-zone = 7\n", &["P1", "P7"]);
     finder("    mov     16(%rsp), %rdi\n", "    mov     8(%rsp), %rdi\n", &["P1", "P7"]);
+    // And with one, whoever is called does.
+    let reserved = "1:  sub     $24, %rsp\n    call    find\n    mov     16(%rsp), %rdi\n    add     $24, %rsp\n";
+    let below = FINDER.replace("-8(%rsp)", "-24(%rsp)");
+    let unreserved = "1:  sub $8, %rsp\n    call find\n    mov -16(%rsp), %rdi\n    add $8, %rsp\n";
+    breaks(&below, FINDER_CONTRACT, reserved, unreserved, &["P1"]);
 }
 
 #[test]

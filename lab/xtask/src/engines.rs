@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask engines`: fetches QEMU with plugins and Bochs out of Debian's packages, for `tramptool check --engine qemu`,
-//! `--engine bochs` and `--enforce`.
+//! `--engine gdb`, `--engine bochs` and `--enforce`.
 //!
 //! They are unpacked in the cache, each with the C library that it wants: nothing of the host changes.
 

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -22,19 +23,34 @@ pub(super) enum Process {
 }
 
 impl Process {
-    /// How it ended, if it has.
+    /// Why it is gone, if it is, in a sentence about the program.
     ///
     /// # Errors
     /// It is none of ours.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn ended(&mut self, name: &str) -> io::Result<Option<String>> {
+        if let Some(status) = self.status()? {
+            return Ok(Some(format!("{name} ended: {status}{}", self.last_words())));
+        }
+        let Process::Stepped(_, stepper) = self else { return Ok(None) };
+        if !stepper.is_gone() {
+            return Ok(None);
+        }
+        // It goes no further, or it ends just now, which says more.
+        std::thread::sleep(Duration::from_millis(100));
+        match self.status()? {
+            Some(status) => Ok(Some(format!("{name} ended: {status}{}", self.last_words()))),
+            None => Ok(self.stepper().and_then(Stepper::end).map(|e| e.to_string())),
+        }
+    }
+
+    fn stepper(&mut self) -> Option<&mut Stepper> {
+        if let Process::Stepped(_, stepper) = self { Some(stepper) } else { None }
+    }
+
+    /// How it ended, if it has.
+    fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         match self {
-            Process::Started(child) => child.try_wait(),
-            Process::Stepped(child, stepper) => {
-                if stepper.is_gone() {
-                    child.kill()?;
-                }
-                child.try_wait()
-            }
+            Process::Started(child) | Process::Stepped(child, _) => child.try_wait(),
             Process::Forked(pid) => {
                 let ended = waitpid(Some(*pid), WaitOptions::NOHANG)?;
                 Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
@@ -62,18 +78,13 @@ impl Process {
     }
 
     /// What it said at its end, for a sentence. Of one that was forked, the one that it comes from has that.
-    pub fn last_words(&mut self) -> String {
-        let stepped = match self {
-            Process::Stepped(_, stepper) => stepper.end(),
-            _ => None,
-        };
+    fn last_words(&mut self) -> String {
         let (Process::Started(child) | Process::Stepped(child, _)) = self else { return String::new() };
         let Some(stderr) = &mut child.stderr else { return String::new() };
         let mut said = [0; MOST_WORDS];
         // Without words it has ended all the same.
         let bytes = stderr.read(&mut said).unwrap_or_default();
         let said = String::from_utf8_lossy(said.get(..bytes).unwrap_or_default()).into_owned();
-        let said = said.lines().last().map(str::to_owned).or(stepped);
-        said.map_or(String::new(), |line| format!(", and said: {line}"))
+        said.lines().last().map_or(String::new(), |line| format!(", and said: {line}"))
     }
 }

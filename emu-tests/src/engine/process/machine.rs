@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use super::child::Process;
 use super::pinned::Pinned;
 use super::program::{Files, Mode, missing, spawn};
-use super::shared::{BATCH, DATA, MASKED, Message, Shared, Side, word};
+use super::shared::{Asked, BATCH, DATA, MASKED, Message, Said, Shared, Side, Told, word};
 use super::stepped::Stepper;
 
 /// Bytes at the end of the guest's memory, where QEMU has a description of the machine.
@@ -23,59 +23,6 @@ const LAST: u64 = 32 << 20;
 const PAGES: u64 = 4;
 /// The longest that a CPU may take for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What the CPU says when the turn comes to us. `plugin.c` has the same numbers, in this order from 1 on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Said {
-    /// It waits.
-    Parked,
-    /// It is before an instruction.
-    Instruction,
-    /// It has loaded or stored.
-    Access,
-    /// An exception came.
-    Trapped,
-    /// The run has come to its end: the address, the number of instructions, or what a hook on an access wanted.
-    Ended,
-}
-
-impl Said {
-    const ALL: [Said; 5] = [Said::Parked, Said::Instruction, Said::Access, Said::Trapped, Said::Ended];
-}
-
-/// How the CPU goes on with its turn. `plugin.c` has the same numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
-    /// As it would.
-    GoOn = 4,
-    /// From `Message::from` on.
-    Go = 5,
-    /// To where it waits.
-    Stop = 6,
-    /// A run begins there.
-    Run = 7,
-    /// A run that went to wait goes on there.
-    Back = 8,
-}
-
-impl Told {
-    pub const ALL: [Told; 5] = [Told::GoOn, Told::Go, Told::Stop, Told::Run, Told::Back];
-}
-
-/// What is done without giving the CPU its turn. `plugin.c` has the same numbers.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
-    /// Read registers.
-    Read = 1,
-    /// Set registers.
-    Write = 2,
-    /// Write code.
-    Code = 3,
-    /// Of Bochs's guest: leave all registers in memory.
-    All = 9,
-    /// Of Bochs: become two.
-    Fork = 10,
-}
 
 /// A bare machine.
 pub(crate) struct Machine {
@@ -115,8 +62,13 @@ impl Machine {
         let process = match (&bare.program, mode) {
             (Program::Qemu(_), Mode::Stepped) => {
                 let mut child = spawn(bare, mode, &files)?;
-                let stepper = Stepper::start(&mut child, &files.message, bare)?;
-                Process::Stepped(child, stepper)
+                match Stepper::start(&mut child, &files.message, bare) {
+                    Ok(stepper) => Process::Stepped(child, stepper),
+                    Err(e) => {
+                        Process::Started(child).end();
+                        return Err(e);
+                    }
+                }
             }
             (Program::Qemu(_), _) => Process::Started(spawn(bare, mode, &files)?),
             (Program::Bochs(_), _) => {
@@ -252,8 +204,8 @@ impl Machine {
             let Some(process) = process.as_mut() else {
                 return Err(Error::new(format!("emulator: {name} is not started")));
             };
-            let why = match process.ended() {
-                Ok(Some(status)) => format!("{name} ended: {status}{}", process.last_words()),
+            let why = match process.ended(name) {
+                Ok(Some(why)) => why,
                 Ok(None) if since.elapsed() < PATIENCE => continue,
                 _ => format!("{name} does not answer"),
             };

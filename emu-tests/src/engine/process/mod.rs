@@ -33,10 +33,9 @@ use super::registers::{Besides, Registers, Snapshot};
 use super::rng::Rng;
 use hooks::{AccessHook, Hooks, kept};
 pub(crate) use machine::Machine;
-use machine::{Said, Told};
 pub(crate) use program::{Mode, version};
 use register::{Place, place, places};
-use shared::{Message, PASSES, RANGES, word};
+use shared::{Message, PASSES, RANGES, Said, Told, word};
 
 /// An engine.
 pub(super) struct Outside<D> {
@@ -223,13 +222,18 @@ impl<D: 'static> Outside<D> {
 
     /// The same, where the engine tells no more than the address: hooks on accesses are called with what the instruction will do.
     fn before_instruction(&mut self, pc: u64) -> Result<Told> {
-        let Decoded { bytes, .. } = self.decoded(pc)?;
+        let bytes = match self.decoded(pc) {
+            Err(e) if !self.hooks.accesses.is_empty() => return Err(e),
+            decoded => decoded.unwrap_or_default().bytes,
+        };
         let wanted = self.at_instruction(pc, bytes, 0);
         if wanted != Told::GoOn || self.hooks.accesses.is_empty() {
             return Ok(wanted);
         }
         for (at, bytes, is_write) in self.decoded(pc)?.accesses {
-            self.at_access(pc, Access { at, bytes, is_write });
+            if self.at_access(pc, Access { at, bytes, is_write }) != Told::GoOn {
+                break;
+            }
         }
         Ok(self.wanted)
     }
@@ -355,7 +359,14 @@ impl<D: 'static> Outside<D> {
                     }
                     None => return Ok(trapped),
                 },
-                Said::Instruction if machine.tells_no_access() => self.before_instruction(pc)?,
+                Said::Instruction if machine.tells_no_access() => match self.before_instruction(pc) {
+                    Ok(wanted) => wanted,
+                    // The CPU waits before the next run, as after an exception.
+                    Err(e) => {
+                        trapped = Some(Trap { why: Why::Other, said: format!("{e}; --engine qemu hears of it") });
+                        Told::Stop
+                    }
+                },
                 Said::Instruction => self.at_instruction(pc, bytes, message.first_of_block.get() as usize),
                 Said::Access => {
                     let (at, is_write) = (message.at.get(), message.is_write.get() != 0);

@@ -88,10 +88,11 @@ impl Remote {
         bytes_of(&reply)
     }
 
-    /// Set the first bytes of a register, of which the mask has a bit; without a mask all of them.
+    /// Set the first bytes of a register, of which the mask has a bit; without a mask all of them. Of a system register, the stub
+    /// does not say whether it has taken it.
     ///
     /// # Errors
-    /// The stub does not set it, or the process has ended.
+    /// There is none of that number, or the process has ended.
     pub fn write(&mut self, register: usize, value: &[u8], mask: Option<&[u8]>) -> Result<()> {
         let mut new = self.read(register)?;
         for (n, (to, byte)) in new.iter_mut().zip(value).enumerate() {
@@ -124,8 +125,7 @@ impl Remote {
     /// The process has ended.
     pub fn step(&mut self) -> Result<()> {
         self.put()?;
-        self.ask("s")?;
-        self.look()
+        self.go_on("s")
     }
 
     /// Run as far as this instruction.
@@ -135,9 +135,14 @@ impl Remote {
     pub fn run_to(&mut self, at: u64) -> Result<()> {
         self.do_so(&format!("Z0,{at:x},4"))?;
         self.put()?;
-        self.ask("c")?;
-        self.do_so(&format!("z0,{at:x},4"))?;
-        self.look()
+        self.go_on("c")?;
+        self.do_so(&format!("z0,{at:x},4"))
+    }
+
+    /// Go on so, until a step or a breakpoint: the signal is SIGTRAP.
+    fn go_on(&mut self, how: &str) -> Result<()> {
+        let stopped = self.ask(how)?;
+        if stopped.starts_with(b"T05") || stopped.starts_with(b"S05") { self.look() } else { Err(odd(&stopped)) }
     }
 
     /// Learn what the first registers are.

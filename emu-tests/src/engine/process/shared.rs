@@ -35,6 +35,59 @@ pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
 }
 
+/// What the CPU says when the turn comes to the judge. `plugin.c` has the same numbers, in this order from 1 on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Said {
+    /// It waits.
+    Parked,
+    /// It is before an instruction.
+    Instruction,
+    /// It has loaded or stored.
+    Access,
+    /// An exception came.
+    Trapped,
+    /// The run has come to its end: the address, the number of instructions, or what a hook on an access wanted.
+    Ended,
+}
+
+impl Said {
+    pub const ALL: [Said; 5] = [Said::Parked, Said::Instruction, Said::Access, Said::Trapped, Said::Ended];
+}
+
+/// How the CPU goes on with its turn. `plugin.c` has the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// As it would.
+    GoOn = 4,
+    /// From `Message::from` on.
+    Go = 5,
+    /// To where it waits.
+    Stop = 6,
+    /// A run begins there.
+    Run = 7,
+    /// A run that went to wait goes on there.
+    Back = 8,
+}
+
+impl Told {
+    pub const ALL: [Told; 5] = [Told::GoOn, Told::Go, Told::Stop, Told::Run, Told::Back];
+}
+
+/// What is done without giving the CPU its turn. `plugin.c` has the same numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    /// Read registers.
+    Read = 1,
+    /// Set registers.
+    Write = 2,
+    /// Write code.
+    Code = 3,
+    /// Of Bochs's guest: leave all registers in memory.
+    All = 9,
+    /// Of Bochs: become two.
+    Fork = 10,
+}
+
 /// Addresses that the judge wants to be asked about: their first, their last, whether stores count, whether loads do.
 #[repr(C)]
 pub(super) struct Range(pub [Cell<u64>; 4]);

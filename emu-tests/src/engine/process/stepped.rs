@@ -12,9 +12,8 @@ use codegen::arch::bare::Bare;
 use codegen::words::error::{Error, Result};
 use link::PAGE;
 
-use super::machine::{Asked, Said, Told};
 use super::remote::Remote;
-use super::shared::{MASKED, Message, Shared, Side};
+use super::shared::{Asked, MASKED, Message, Said, Shared, Side, Told};
 
 /// Of `shared.h`: the process is to give up its rights.
 const ASKED: u64 = 2;
@@ -56,11 +55,10 @@ impl Stepper {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Tell it to end; why it did, if it has already.
-    pub fn end(&mut self) -> Option<String> {
+    /// Wait for its end, which comes soon where the process is gone: why it ended, once.
+    pub fn end(&mut self) -> Option<Error> {
         self.ends.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().filter(JoinHandle::is_finished)?;
-        thread.join().ok().map(|e| e.to_string())
+        self.thread.take()?.join().ok()
     }
 }
 
@@ -80,18 +78,27 @@ impl<'s> Stepped<'s> {
     fn new(mut remote: Remote, shared: &'s Shared, ends: &'s AtomicBool, bare: &Bare) -> Result<Stepped<'s>> {
         let message = shared.message().ok_or_else(|| Error::new("emulator: no room for messages"))?;
         message.set_names(remote.names());
-        remote.run_to(bare.start + PAGE + bare.park)?;
+        if message.bytes_of_this.get() == 0 {
+            return Err(Error::new(
+                "emulator: QEMU is linked statically, or loads nothing of ours; it is to take LD_PRELOAD",
+            ));
+        }
+        let park = bare.start + PAGE + bare.park;
+        remote.run_to(park)?;
         message.walled.set(ASKED);
         // The first packet wakes the process, which then sees it.
         for _ in 0..PACKETS {
             remote.look()?;
             if message.walled.get() != ASKED {
-                break;
+                let pc = remote.number("pc")?;
+                let mut stepped = Stepped { remote, message, ends, pc, runs: false, executed: 0 };
+                return match stepped.at()? {
+                    at if at == park => Ok(stepped),
+                    at => Err(Error::new(format!("emulator: QEMU's CPU is at {at:#x}, and was to wait at {park:#x}"))),
+                };
             }
         }
-        message.walled.set(u64::from(message.walled.get() == 1));
-        let pc = remote.number("pc")?;
-        Ok(Stepped { remote, message, ends, pc, runs: false, executed: 0 })
+        Err(Error::new("emulator: QEMU does not wait by ppoll(), where it would give up its rights"))
     }
 
     /// Until the process is gone, or this is told to end.
@@ -180,7 +187,6 @@ impl<'s> Stepped<'s> {
                     return Ok(None);
                 }
             }
-            message.ok.set(1);
             message.passed.set(0);
             let what = message.what.get();
             let done = if what == Asked::Read as u64 { self.read() } else { self.write() };

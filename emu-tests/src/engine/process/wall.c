@@ -18,8 +18,10 @@ EXPORT int ppoll(struct pollfd *files, nfds_t count, const struct timespec *long
 	struct timespec left = { 1, 0 };
 	if (longest && longest->tv_sec < left.tv_sec)
 		left = *longest;
-	if (shared && (uint64_t)getppid() != shared->judge)
-		_exit(0);
+	if (shared && (uint64_t)getppid() != shared->judge) {
+		dprintf(STDERR_FILENO, "whoever started this is gone, or a shell that does not exec it\n");
+		_exit(1);
+	}
 	if (shared && shared->walled == ASKED)
 		shared->walled = wall() ? WALLED : NO_WALL;
 	return syscall(SYS_ppoll, files, count, &left, signals, _NSIG / 8);
@@ -34,6 +36,9 @@ EXPORT int __ppoll_chk(struct pollfd *files, nfds_t count, const struct timespec
 /// QEMU would wait by io_uring, which can open files too, so that the wall leaves none of it. Where it has none, it uses ppoll().
 static void have_no_ring(void)
 {
+	// A shell that leads to QEMU has done it already.
+	if (syscall(SYS_io_uring_setup, 0, NULL) < 0 && errno == ENOSYS)
+		return;
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
@@ -46,7 +51,7 @@ static void have_no_ring(void)
 		syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/// Programs that lead to QEMU, as a shell, are left as they are.
+/// A shell that leads to QEMU comes here too.
 __attribute__((constructor)) static void begun(void)
 {
 	const char *file = getenv("TRAMPTOOL_SHARED");
