@@ -344,6 +344,24 @@ fn changed(text: &str, behind: &str, changes: &[(&str, &str)]) -> String {
     [before, &*changed].concat()
 }
 
+/// What only an engine that enforces decides is no deviation that is gone.
+#[test]
+fn what_nobody_stops_may_be_a_deviation() {
+    let b = Bench::new();
+    let text = generated(&b, FLOATING);
+    let contract = std::fs::read_to_string(b.path("t.toml")).unwrap();
+    let deviation = "deviation = [{ clause = \"P26\", place = \"engine:returns\", reason = \"RET without CALL\" }]";
+    let stated = contract.replacen("symbol = \"mine\"\n", &format!("symbol = \"mine\"\n{deviation}\n"), 1);
+    assert_ne!(stated, contract);
+    std::fs::write(b.path("t.toml"), &stated).unwrap();
+    let report = judged(&b, &text);
+    assert!(report.starts_with("holds"), "{report}");
+    // Of another clause it is.
+    std::fs::write(b.path("t.toml"), stated.replace("P26", "P8").replace("engine:returns", "sp-align")).unwrap();
+    let report = judged(&b, &text);
+    assert!(report.contains("FAIL P8") && report.contains("was expected to deviate"), "{report}");
+}
+
 /// It stops where there is room. That it does other things where there is none is no fault of a signal's.
 #[test]
 fn what_stops_with_room_is_no_fault_of_a_signals_without() {
