@@ -35,7 +35,7 @@ pub(super) fn word(bytes: &[Cell<u8>]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.get()))
 }
 
-/// What the CPU says when the turn comes to the judge. `plugin.c` has the same numbers, in this order from 1 on.
+/// What the CPU says when the turn comes to the judge. `shared.h` has the same numbers, in this order from 1 on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Said {
     /// It waits.
@@ -54,7 +54,7 @@ impl Said {
     pub const ALL: [Said; 5] = [Said::Parked, Said::Instruction, Said::Access, Said::Trapped, Said::Ended];
 }
 
-/// How the CPU goes on with its turn. `plugin.c` has the same numbers.
+/// How the CPU goes on with its turn. `shared.h` has the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Told {
     /// As it would.
@@ -73,7 +73,7 @@ impl Told {
     pub const ALL: [Told; 5] = [Told::GoOn, Told::Go, Told::Stop, Told::Run, Told::Back];
 }
 
-/// What is done without giving the CPU its turn. `plugin.c` has the same numbers.
+/// What is done without giving the CPU its turn. `shared.h` has the same numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     /// Read registers.
