@@ -71,6 +71,12 @@ impl Apt {
         Ok(known.lines().map(str::to_owned).collect())
     }
 
+    /// Is there a package of this name for the architecture itself? A release may have it for others alone.
+    pub fn has(&self, package: &str) -> Result<bool, Failure> {
+        let shown = call(self.command("apt-cache").args(["show", &format!("{package}:{}", self.arch)]))?.out;
+        Ok(!shown.is_empty())
+    }
+
     /// The packages that these depend on, and those that those do; of alternatives, the first. What `without` says is left out, with
     /// what it alone depends on.
     pub fn dependencies(&self, packages: &[String], without: &[String]) -> Result<Vec<String>, Failure> {
