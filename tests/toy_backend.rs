@@ -86,6 +86,7 @@ static FACTS: Facts = Facts {
         link: Some(LINK),
         vectors: 0,
         vector_bytes: 8,
+        vector_column: 64,
         vector_args: &[],
         vector_rets: &[],
         vector_callee_saved: &[],

@@ -47,6 +47,8 @@ pub const ABI: Abi = Abi {
     link: Some(X30),
     vectors: 32,
     vector_bytes: 16,
+    // DWARF for the Arm 64-bit Architecture, 4.1.
+    vector_column: 64,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],

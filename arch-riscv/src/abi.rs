@@ -48,6 +48,8 @@ pub const ABI: Abi = Abi {
     link: Some(RA),
     vectors: 32,
     vector_bytes: 8,
+    // RISC-V psABI, DWARF register numbers.
+    vector_column: 32,
     vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
     vector_rets: &[10, 11],
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],

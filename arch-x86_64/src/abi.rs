@@ -45,6 +45,8 @@ pub const ABI: Abi = Abi {
     link: None,
     vectors: 16,
     vector_bytes: 16,
+    // System V psABI, figure 3.36.
+    vector_column: 17,
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1],
     vector_callee_saved: &[],

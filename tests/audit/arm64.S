@@ -116,6 +116,110 @@ begin control
 	ret
 end control
 
+begin misaligned
+	save
+	sub	sp, sp, #8
+	.cfi_adjust_cfa_offset 8
+	bl	helper
+	add	sp, sp, #8
+	.cfi_adjust_cfa_offset -8
+	restore
+	ret
+end misaligned
+
+// d8 is in its slot, and no row says so.
+begin row_vector
+	save
+	str	d8, [sp, #16]
+	fmov	d8, #2.0
+	bl	helper
+	ldr	d8, [sp, #16]
+	restore
+	ret
+end row_vector
+
+// Where it reads follows from what its callee returns.
+begin led_astray
+	save
+	str	xzr, [sp, #16]
+	bl	helper
+	add	x9, sp, #16
+	ldrb	w0, [x9, x0]
+	restore
+	ret
+end led_astray
+
+// What its callee returns decides whether it reads there, not where.
+begin freed_early
+	save
+	str	xzr, [sp, #16]
+	bl	helper
+	cbz	w0, 1f
+	ldr	x0, [sp, #16]
+	restore
+	ret
+1:	.cfi_def_cfa_offset 32
+	.cfi_offset x29, -32
+	.cfi_offset x30, -24
+	restore
+	ldr	x0, [sp, #-16]
+	ret
+end freed_early
+
+// With a callee that keeps x10, it stores to other memory.
+begin elsewhere
+	save
+	mov	x10, x0
+	bl	helper
+	str	x0, [x10]
+	restore
+	ret
+end elsewhere
+
+	.macro	save_4
+	stp	x29, x30, [sp, #-64]!
+	.cfi_def_cfa_offset 64
+	.cfi_offset x29, -64
+	.cfi_offset x30, -56
+	stp	x9, x10, [sp, #16]
+	stp	x11, x12, [sp, #32]
+	.endm
+	.macro	restore_4
+	ldp	x9, x10, [sp, #16]
+	ldp	x29, x30, [sp], #64
+	.cfi_restore x29
+	.cfi_restore x30
+	.cfi_def_cfa_offset 0
+	.endm
+
+begin dropped
+	save_4
+	bl	helper
+	ldr	x11, [sp, #32]
+	restore_4
+	ret
+end dropped
+
+// A family with a convention of its own, and one that changes x13.
+	.irp	name, kept_1, kept_2
+begin \name
+	save_4
+	str	x13, [sp, #48]
+	bl	helper
+	ldp	x11, x12, [sp, #32]
+	ldr	x13, [sp, #48]
+	restore_4
+	ret
+end \name
+	.endr
+begin kept_less
+	save_4
+	bl	helper
+	ldp	x11, x12, [sp, #32]
+	restore_4
+	ret
+end kept_less
+
 	.bss
 	.globl	memory
 	.type	memory, %object

@@ -130,6 +130,102 @@ begin control
 	ret
 end control
 
+# fs0 is in its slot, and no row says so.
+begin row_vector
+	save
+	fsd	fs0, 16(sp)
+	fcvt.d.l	fs0, zero
+	call	helper
+	fld	fs0, 16(sp)
+	restore
+	ret
+end row_vector
+
+# Where it reads follows from what its callee returns.
+begin led_astray
+	save
+	sd	zero, 16(sp)
+	call	helper
+	add	t1, sp, a0
+	lbu	a0, 16(t1)
+	restore
+	ret
+end led_astray
+
+# What its callee returns decides whether it reads there, not where.
+begin freed_early
+	save
+	sd	zero, 16(sp)
+	call	helper
+	sext.w	t1, a0
+	beqz	t1, 1f
+	ld	a0, 16(sp)
+	restore
+	ret
+1:	.cfi_def_cfa_offset 32
+	.cfi_offset ra, -8
+	restore
+	ld	a0, -16(sp)
+	ret
+end freed_early
+
+# With a callee that keeps t1, it stores to other memory.
+begin elsewhere
+	save
+	mv	t1, a0
+	call	helper
+	sd	a0, 0(t1)
+	restore
+	ret
+end elsewhere
+
+	.macro	save_4
+	addi	sp, sp, -48
+	.cfi_def_cfa_offset 48
+	sd	ra, 40(sp)
+	.cfi_offset ra, -8
+	sd	t3, 32(sp)
+	sd	t4, 24(sp)
+	sd	t5, 16(sp)
+	sd	t6, 8(sp)
+	.endm
+	.macro	restore_4
+	ld	t3, 32(sp)
+	ld	t4, 24(sp)
+	ld	t5, 16(sp)
+	ld	ra, 40(sp)
+	.cfi_restore ra
+	addi	sp, sp, 48
+	.cfi_def_cfa_offset 0
+	.endm
+
+begin dropped
+	save_4
+	call	helper
+	restore_4
+	ret
+end dropped
+
+# A family with a convention of its own, and one that changes t2.
+	.irp	name, kept_1, kept_2
+begin \name
+	save_4
+	sd	t2, 0(sp)
+	call	helper
+	ld	t2, 0(sp)
+	ld	t6, 8(sp)
+	restore_4
+	ret
+end \name
+	.endr
+begin kept_less
+	save_4
+	call	helper
+	ld	t6, 8(sp)
+	restore_4
+	ret
+end kept_less
+
 	.bss
 	.globl	memory
 	.type	memory, @object

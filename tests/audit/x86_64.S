@@ -194,6 +194,50 @@ begin control
 	ret
 end control
 
+	.macro	pushed registers:vararg
+	.irp	register, \registers
+	push	%\register
+	.cfi_adjust_cfa_offset 8
+	.endr
+	.endm
+	.macro	popped registers:vararg
+	.irp	register, \registers
+	pop	%\register
+	.cfi_adjust_cfa_offset -8
+	.endr
+	.endm
+
+begin dropped
+	pushed	rcx, rsi, r10, r11
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	helper@PLT
+	add	$16, %rsp
+	.cfi_adjust_cfa_offset -16
+	popped	r10, rsi, rcx
+	ret
+end dropped
+
+# A family with a convention of its own, and one that changes r8.
+	.irp	name, kept_1, kept_2
+begin \name
+	pushed	rcx, rsi, r8, r10, r11
+	call	helper@PLT
+	popped	r11, r10, r8, rsi, rcx
+	ret
+end \name
+	.endr
+begin kept_less
+	pushed	rcx, rsi, r10, r11
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	helper@PLT
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popped	r11, r10, rsi, rcx
+	ret
+end kept_less
+
 	.bss
 	.globl	memory
 	.type	memory, @object

@@ -308,6 +308,7 @@ pub(crate) mod tests {
         link: None,
         vectors: 32,
         vector_bytes: 16,
+        vector_column: 0,
         vector_args: &[],
         vector_rets: &[],
         vector_callee_saved: &[],

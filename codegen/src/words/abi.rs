@@ -151,6 +151,8 @@ pub struct Abi {
     pub vectors: u8,
     /// Bytes of a vector or floating-point register.
     pub vector_bytes: usize,
+    /// The DWARF column of the first vector or floating-point register; the others follow in the machine's order.
+    pub vector_column: u16,
     /// Vector registers that carry arguments, in order: indices into the machine's table.
     pub vector_args: &'static [u8],
     /// Vector registers that carry results, in order.

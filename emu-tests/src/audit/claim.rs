@@ -30,6 +30,10 @@ pub enum Kind {
     C10,
     /// A protection of branches or returns stops it.
     C11,
+    /// It saves registers before a call, and does not restore one of them.
+    C12,
+    /// It changes a register that the functions beside it keep.
+    C13,
 }
 
 /// How bad it is.
@@ -83,7 +87,7 @@ pub struct Claim {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 13] = [
         Kind::C1,
         Kind::C2,
         Kind::C3,
@@ -95,6 +99,8 @@ impl Kind {
         Kind::C9,
         Kind::C10,
         Kind::C11,
+        Kind::C12,
+        Kind::C13,
     ];
 
     /// What it is, in a few words.
@@ -111,6 +117,8 @@ impl Kind {
             Kind::C9 => "a control word or flag is changed",
             Kind::C10 => "the function writes into its caller's frame",
             Kind::C11 => "a protection of branches or returns stops the function",
+            Kind::C12 => "of the registers that the function saves before a call, one is not restored",
+            Kind::C13 => "the function changes a register that its siblings keep",
         }
     }
 
@@ -127,6 +135,7 @@ impl Kind {
             Kind::C9 => "every caller",
             Kind::C10 => "every caller that has a variable there",
             Kind::C11 => "every program that runs with that protection",
+            Kind::C12 | Kind::C13 => "callers that know of a convention of its own, if it has one",
         }
     }
 
@@ -146,6 +155,8 @@ impl Kind {
             }
             Kind::C9 => "save it and restore it, or clear the flag before the return",
             Kind::C10 => "make room for it in the function's own frame",
+            Kind::C12 => "restore it, or do not save it",
+            Kind::C13 => "save and restore it, as they do",
             Kind::C11 => {
                 "return to where the call came from, put a landing pad where an indirect branch goes, or move the shadow stack too"
             }
@@ -186,15 +197,21 @@ impl fmt::Display for Claim {
         match self.kind {
             Kind::C1 => write!(f, "The caller had {want} in {place}, and finds {got}"),
             Kind::C2 => write!(f, "SP is {got} bytes off a multiple of {want} at the call of {callee}"),
-            Kind::C3 => {
+            Kind::C3 if !self.instruction.is_empty() => {
                 write!(
                     f,
-                    "With a callee that changes all registers it may, {place} is {got}; with one that keeps them, {want}"
+                    "It needs {place} behind the call of {callee}, which may leave {got} there in place of {want}"
                 )
+            }
+            Kind::C3 => {
+                write!(f, "It needs {place} behind a call: with {want} there, and with {got}, it does not do the same")
             }
             Kind::C4 | Kind::C5 => write!(f, "The unwind table has {got} for {place}, which is {want}"),
             Kind::C6 => write!(f, "It calls {callee}, and no row of the unwind table covers the call"),
             Kind::C7 => write!(f, "It reads {got}, {want} bytes below SP, where a signal handler may have written"),
+            Kind::C8 if self.offset.is_some() && got.starts_with('+') => {
+                write!(f, "It branches to {got}, where {want} is missing that the object's note promises")
+            }
             Kind::C8 if self.offset.is_some() => {
                 write!(
                     f,
@@ -210,6 +227,15 @@ impl fmt::Display for Claim {
             Kind::C8 => write!(f, "Its {place} has {got}, where the compiler's objects have {want}"),
             Kind::C9 => write!(f, "{place} is {got} at the return; it was {want} at the entry"),
             Kind::C11 => write!(f, "{got}: the CPU stops it. {want}"),
+            Kind::C12 => write!(
+                f,
+                "It saves {place} here, as others before its first call; those it restores, and of {place} the caller had {want} and \
+                 finds {got}"
+            ),
+            Kind::C13 if callee.is_empty() => write!(f, "It changes {got}, otherwise than {want}"),
+            Kind::C13 => {
+                write!(f, "It changes {place} from {want} to {got}, which {callee} beside it save and restore")
+            }
             Kind::C10 => {
                 write!(
                     f,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use codegen::arch::bare::Guard;
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
-use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::{Image, STUBS};
 use rustc_hash::FxHashSet;
@@ -15,19 +14,23 @@ use serde::Serialize;
 
 use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
-use super::look::{Look, Place};
-use super::machine::{Callee, End, KEPT_VECTOR, Machine, Ran, Subject};
+use super::habits::Habits;
+use super::look::{Lines, Look, Place, low};
+use super::machine::{Called, Callee, End, Machine, Part, Poke, Ran, Subject, parts};
 use super::members::{Boundary, Function};
 use super::state::{MASKS, SYSTEMATIC};
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
 use crate::judge::cells::extent;
+use crate::marks::pads::has_pad;
 
 /// Runs that return, of which fewer are too few.
 const FEW: usize = 3;
 /// Runs that are looked at in each instruction.
 const LOOKS: usize = 6;
+/// And so many at least: an argument that is a small number does not show that it is saved.
+const LEAST: usize = 2;
 /// Instructions before and behind the one of a claim that are shown with it.
 const AROUND: usize = 3;
 /// Runs with two kinds of callees.
@@ -77,6 +80,17 @@ pub struct Judged {
     pub not_judged: Option<String>,
     /// What is claimed.
     pub claims: Vec<Claim>,
+    /// What it does with registers that C lets it change.
+    #[serde(skip)]
+    pub(super) habits: Habits,
+}
+
+/// What of a run must not depend on registers that callees may change.
+#[derive(PartialEq)]
+struct Outcome {
+    calls: Vec<Called>,
+    end: End,
+    memory: u64,
 }
 
 /// Runs of a function, and what is collected of them.
@@ -86,6 +100,8 @@ struct Judge<'a> {
     claims: BTreeMap<(Kind, String), Claim>,
     /// Calls of functions that are not in the image: where, and of which.
     outward: BTreeMap<u64, String>,
+    /// What callees may change and it depends on, with the run.
+    depends: Vec<(Part, u64)>,
     /// Does the object's note say that it goes with a protection?
     promised: &'a dyn Fn(Promise) -> bool,
 }
@@ -119,6 +135,7 @@ pub(super) fn judged(
         returned: 0,
         not_judged: None,
         claims: Vec::new(),
+        habits: Habits::default(),
     };
     if let Some(why) = no_function_of_c(&judged.symbol, backend.machine().millicode) {
         judged.not_judged = Some(why.to_owned());
@@ -126,13 +143,16 @@ pub(super) fn judged(
     }
     let promised =
         |promise| backend.facts().marks.as_ref().is_some_and(|marks| marks.bits(promise) & function.marks != 0);
-    let mut judge =
-        Judge { subject: &subject, lines, claims: BTreeMap::new(), outward: BTreeMap::new(), promised: &promised };
+    let mut judge = Judge {
+        subject: &subject,
+        lines,
+        claims: BTreeMap::new(),
+        outward: BTreeMap::new(),
+        depends: Vec::new(),
+        promised: &promised,
+    };
     let (ends, to_look) = judge.runs(asked, &mut judged)?;
-    let next = judge.lines.values().map(|line| (line.at, line.at + u64::from(line.size))).collect();
-    let calls = judge.lines.values().filter(|line| is_call(line)).map(|line| line.at).collect();
-    let returns = judge.lines.values().filter(|line| line.branch.is_some_and(|branch| branch.pops)).map(|line| line.at);
-    let look = Look::new(registers, start..start + size, table, next, (calls, returns.collect()));
+    let look = Look::new(registers, start..start + size, table, judge.by_what_they_do());
     let mut slow = Machine::new(&subject, Some(look.clone()))?;
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
@@ -143,12 +163,11 @@ pub(super) fn judged(
         return Ok(judged);
     }
     if let Some(seen) = slow.look().filter(|seen| !seen.dead.is_empty() || !seen.above.is_empty()) {
-        confirm(seen, Machine::new(&subject, Some(look))?)?;
+        confirm(seen, Machine::new(&subject, Some(look.clone()))?)?;
     }
     judge.looked(&mut slow);
-    if promised(Promise::Paired) {
-        judge.guarded(&mut slow);
-    }
+    judge.guarded(&mut slow);
+    judged.habits = judge.habits(&mut slow);
     judge.without_purpose(&judged.symbol, function.wants_rows);
     if judged.returned == 0 {
         let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
@@ -158,6 +177,9 @@ pub(super) fn judged(
     }
     judge.without_followers();
     judge.explain(&mut slow)?;
+    if !judge.depends.is_empty() {
+        judge.depended(Machine::new(&subject, Some(look))?)?;
+    }
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
 }
@@ -208,6 +230,11 @@ fn numbers(asked: &Asked) -> Vec<u64> {
     }
 }
 
+fn outcome(machine: &mut Machine, number: u64, callee: Callee) -> Result<Outcome> {
+    let Ran { calls, end, .. } = machine.run(number, callee)?;
+    Ok(Outcome { calls, end, memory: machine.memory() })
+}
+
 impl Subject<'_> {
     /// An instruction, with the name of what it goes to.
     fn shown(&self, line: &Decoded) -> String {
@@ -221,6 +248,17 @@ impl Subject<'_> {
 }
 
 impl Judge<'_> {
+    fn by_what_they_do(&self) -> Lines {
+        let all = || self.lines.values();
+        let which = |does: &dyn Fn(&Decoded) -> bool| all().filter(|line| does(line)).map(|line| line.at).collect();
+        Lines {
+            next: all().map(|line| (line.at, line.at + u64::from(line.size))).collect(),
+            calls: which(&is_call),
+            returns: which(&|line| line.branch.is_some_and(|branch| branch.pops)),
+            indirect: which(&|line| line.branch.is_some_and(|branch| branch.indirect.is_some())),
+        }
+    }
+
     /// The runs; returns how those ended that did not return, and which are to be looked at in each instruction.
     fn runs(&mut self, asked: &Asked, judged: &mut Judged) -> Result<(Ends, Vec<u64>)> {
         let mut fast = Machine::new(self.subject, None)?;
@@ -244,7 +282,8 @@ impl Judge<'_> {
             judged.returned += usize::from(why.is_none());
             why.into_iter().for_each(|why| *ends.entry(why).or_default() += 1);
             // One that did not return may have been given what nobody gives it, and has overwritten its own frame.
-            if ran.end == End::Returned && (ran.is_new || lost) && to_look.len() < LOOKS {
+            let wanted = ran.is_new || lost || to_look.len() < LEAST;
+            if ran.end == End::Returned && wanted && to_look.len() < LOOKS {
                 to_look.push(number);
             }
             if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
@@ -305,7 +344,6 @@ impl Judge<'_> {
             found.push(lost(abi.name(abi.sp), sp, ran.after[abi.sp]));
         }
         for i in abi.vector_callee_saved.iter().map(|i| usize::from(*i)) {
-            let low = |all: &[u8]| all.iter().take(KEPT_VECTOR).rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
             let (want, got) = (low(&ran.before.vectors[i]), low(&ran.after.vectors[i]));
             if want != got {
                 found.push(lost(machine.vectors[i].name, want, got));
@@ -376,44 +414,93 @@ impl Judge<'_> {
 
     /// The same run with callees that keep what they may change: nothing but scratch registers may differ.
     fn pair(&mut self, machine: &mut Machine, number: u64) -> Result<()> {
-        let hostile = machine.run(number, Callee::Hostile)?;
-        let left = machine.memory();
-        let gentle = machine.run(number, Callee::Gentle)?;
-        let gently = machine.memory();
-        let calls = |ran: &Ran| ran.calls.iter().map(|call| call.to.clone()).collect::<Vec<_>>().join(", ");
-        let differs = if hostile.calls != gentle.calls {
-            Some(("what it calls", calls(&gentle), calls(&hostile)))
-        } else if hostile.end != gentle.end {
-            Some(("its end", format!("{:?}", gentle.end), format!("{:?}", hostile.end)))
-        } else if left != gently {
-            Some(("memory", "one content".to_owned(), "another".to_owned()))
-        } else {
-            None
-        };
-        if let Some((place, want, got)) = differs {
-            // Some do something else each time, as by RDRAND; one bit of that is alike in all of these once in 256 times.
-            for _ in 0..ALIKE {
-                let again = machine.run(number, Callee::Hostile)?;
-                if again.calls != hostile.calls || again.end != hostile.end || machine.memory() != left {
-                    return Ok(());
-                }
+        let hostile = outcome(machine, number, Callee::Hostile)?;
+        let gentle = outcome(machine, number, Callee::Gentle)?;
+        if hostile == gentle {
+            return Ok(());
+        }
+        // Some do something else each time, as by RDRAND; one bit of that is alike in all of these once in 256 times.
+        for _ in 0..ALIKE {
+            if outcome(machine, number, Callee::Hostile)? != hostile {
+                return Ok(());
             }
+        }
+        let mut alone = Vec::new();
+        for part in parts(self.subject.registers) {
+            if outcome(machine, number, Callee::One(part))? != gentle {
+                alone.push(part);
+            }
+        }
+        if alone.is_empty() {
+            let values = (gentle.said(), hostile.said());
+            let claim = Claim::of(Kind::C3, Tier::Error, "several registers together", values, number);
             let callee = hostile.calls.first().map(|call| call.to.clone()).unwrap_or_default();
-            let claim = Claim::of(Kind::C3, Tier::Error, place, (want, got), number);
             self.claim(Claim { callee, ..claim });
+        }
+        for part in alone {
+            let name = part.name(self.subject.registers);
+            if !self.claims.contains_key(&(Kind::C3, name.to_owned())) {
+                self.depends.push((part, number));
+            }
+            // Which instruction needs it is found where it can be seen.
+            let values = ("what it was".to_owned(), "something else".to_owned());
+            self.claim(Claim::of(Kind::C3, Tier::Error, name, values, number));
         }
         Ok(())
     }
 
-    /// Say of registers that were lost in this run which instruction changed them last.
+    /// Find behind which call it needs what the callee may have changed, and which instruction is the last before which a change
+    /// matters: that one needs it.
+    fn depended(&mut self, mut machine: Machine) -> Result<()> {
+        for (part, number) in std::mem::take(&mut self.depends) {
+            let gentle = outcome(&mut machine, number, Callee::Gentle)?;
+            let (steps, returns) = machine.steps();
+            let spans: Vec<(usize, usize)> =
+                returns.iter().copied().zip(returns.iter().copied().skip(1).chain([steps])).collect();
+            let mut matters = |call: u64, step: usize| -> Result<_> {
+                let (ran, poked) = machine.poked(number, Poke { step, part, call })?;
+                let differs = Outcome { calls: ran.calls, end: ran.end, memory: machine.memory() } != gentle;
+                Ok(poked.filter(|_| differs))
+            };
+            for (call, (mut first, mut end)) in (0..).zip(spans) {
+                let Some(mut poked) = matters(call, first)? else { continue };
+                let was = poked.was;
+                while first + 1 < end {
+                    let middle = first.midpoint(end);
+                    // One that it has written since is its own.
+                    match matters(call, middle)?.filter(|later| later.was == was) {
+                        Some(later) => (first, poked) = (middle, later),
+                        None => end = middle,
+                    }
+                }
+                let callee = gentle.calls.get(call as usize).map(|call| call.to.clone()).unwrap_or_default();
+                let key = (Kind::C3, part.name(self.subject.registers).to_owned());
+                if let Some(claim) = self.claims.remove(&key) {
+                    let (want, got) = (format!("{:#x}", poked.was), format!("{:#x}", poked.is));
+                    let claim = self.at(poked.at, Claim { want, got, callee, ..claim });
+                    self.claims.insert(key, self.with_context(claim));
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Say of what was lost in this run which instruction changed it last.
     fn blame(&mut self, machine: &mut Machine, number: u64) {
-        let abi = self.subject.registers.abi;
+        let Registers { machine: facts, abi } = self.subject.registers;
         let Some(look) = machine.look() else { return };
-        let writer = |name: &str| abi.find(name).map(|reg| look.writers[usize::from(reg.0)]);
+        let writers = &look.writers;
+        let general = |name: &str| abi.find(name).map(|reg| writers.gpr[usize::from(reg.0)]);
+        let vector = |name: &str| facts.vectors.iter().position(|of| of.name == name).map(|i| writers.vectors[i]);
+        let control = |name: &str| facts.control.iter().position(|of| of.reg.name == name).map(|i| writers.control[i]);
+        let flag = |name: &str| facts.clear_flags.iter().find(|(of, _)| *of == name).map(|_| writers.flags);
+        let writer =
+            |name: &str| general(name).or_else(|| vector(name)).or_else(|| control(name)).or_else(|| flag(name));
         let blamed: Vec<_> = self
             .claims
             .iter()
-            .filter(|((kind, _), claim)| *kind == Kind::C1 && claim.seed == Some(number))
+            .filter(|((kind, _), claim)| matches!(kind, Kind::C1 | Kind::C9) && claim.seed == Some(number))
             .filter_map(|(key, _)| Some((key.clone(), writer(&key.1)?)))
             .collect();
         for (key, at) in blamed {
@@ -426,7 +513,6 @@ impl Judge<'_> {
     /// What was seen at each instruction.
     fn looked(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
-        let abi = self.subject.registers.abi;
         let calls = |at: &u64| self.lines.get(at).is_some_and(is_call);
         let mut rows: Vec<_> = look.wrong.iter().map(|(key, wrong)| (*key, *wrong)).collect();
         rows.sort_by_key(|((at, _), _)| *at);
@@ -434,7 +520,7 @@ impl Judge<'_> {
         for is_call in [true, false] {
             let mut places: BTreeMap<String, Vec<_>> = BTreeMap::new();
             for ((at, place), wrong) in rows.iter().filter(|((at, _), _)| calls(at) == is_call) {
-                places.entry(place.name(|reg| abi.name(reg))).or_default().push((*at, *wrong));
+                places.entry(place.name(self.subject.registers)).or_default().push((*at, *wrong));
             }
             for (place, all) in places {
                 let Some((at, wrong)) = all.first() else { continue };
@@ -448,11 +534,18 @@ impl Judge<'_> {
                 found.push(self.at(*at, Claim { instructions: all.len(), ..claim }));
             }
         }
-        let without: Vec<_> = self.outward.iter().filter(|(at, _)| look.without.contains(at)).collect();
-        if let Some((at, callee)) = without.first() {
-            let claim = Claim::of(Kind::C6, Tier::Warning, "a call", (String::new(), String::new()), 0);
+        let without = self.outward.iter().filter_map(|(at, callee)| Some((*at, callee, *look.without.get(at)?)));
+        let without: Vec<_> = without.collect();
+        if let Some((at, callee, number)) = without.first() {
+            let values = ("a row".to_owned(), "none".to_owned());
+            let claim = Claim::of(Kind::C6, Tier::Warning, "a call", values, *number);
             let (instructions, callee) = (without.len(), (*callee).clone());
-            found.push(self.at(**at, Claim { instructions, callee, seed: None, ..claim }));
+            found.push(self.at(*at, Claim { instructions, callee, ..claim }));
+        }
+        for (reg, (at, wrong)) in &look.dropped {
+            let values = (format!("{:#x}", wrong.want), format!("{:#x}", wrong.got));
+            let name = self.subject.registers.abi.name(*reg);
+            found.push(self.at(*at, Claim::of(Kind::C12, Tier::Note, name, values, wrong.number)));
         }
         let words = [(Kind::C7, "a word below SP", &look.dead), (Kind::C10, "the caller's frame", &look.above)];
         for (kind, place, words) in words {
@@ -465,31 +558,51 @@ impl Judge<'_> {
         found.into_iter().for_each(|claim| self.claim(claim));
     }
 
-    /// What a shadow stack would stop.
+    /// What it does with registers that C lets it change.
+    fn habits(&self, machine: &mut Machine) -> Habits {
+        let Some(look) = machine.look() else { return Habits::default() };
+        let (abi, keeps) = (self.subject.registers.abi, look.scratch.keeps);
+        let changes = look.scratch.changes.iter().filter(|(reg, _)| !keeps.contains(**reg));
+        let changes = changes.map(|(reg, (at, wrong))| {
+            let values = (format!("{:#x}", wrong.want), format!("{:#x}", wrong.got));
+            let claim = Claim::of(Kind::C13, Tier::Note, abi.name(*reg), values, wrong.number);
+            let way = look.ways.get(&wrong.number).into_iter().flatten();
+            let path = way.map(|at| at - self.subject.start).collect();
+            (abi.name(*reg), self.with_context(self.at(*at, Claim { path, ..claim })))
+        });
+        Habits { keeps: keeps.iter().map(|reg| abi.name(reg)).collect(), changes: changes.collect() }
+    }
+
+    /// What protections would stop that the object's note promises to pass.
     fn guarded(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
-        let Some((at, number)) = look.unpaired.iter().min_by_key(|(at, _)| **at) else { return };
-        let values = ("a return to its call".to_owned(), "another".to_owned());
-        let claim = Claim::of(Kind::C8, Tier::Error, "the shadow stack", values, *number);
-        let claim = self.at(*at, claim);
-        self.claim(claim);
+        let Subject { backend, image, start, size, .. } = *self.subject;
+        let unpaired = look.unpaired.iter().map(|(at, number)| (*at, *number)).min();
+        if let Some((at, number)) = unpaired.filter(|_| (self.promised)(Promise::Paired)) {
+            let values = ("a return to its call".to_owned(), "another".to_owned());
+            let claim = Claim::of(Kind::C8, Tier::Error, "the shadow stack", values, number);
+            let claim = self.at(at, claim);
+            self.claim(claim);
+        }
+        let astray = |to: u64| to.wrapping_sub(start) < size && !has_pad(backend, image, to);
+        let indirect = look.indirect.iter().filter(|((_, to), _)| astray(*to));
+        let indirect = indirect.map(|(branch, number)| (*branch, *number)).min();
+        if let Some(((at, to), number)) = indirect.filter(|_| (self.promised)(Promise::Pads)) {
+            let values = ("a landing pad".to_owned(), format!("+{:#x}", to - start));
+            let claim = Claim::of(Kind::C8, Tier::Error, "a landing pad inside", values, number);
+            let claim = self.at(at, claim);
+            self.claim(claim);
+        }
     }
 
     /// Say of each claim which way its run went, and what is around its instruction.
     fn explain(&mut self, machine: &mut Machine) -> Result<()> {
-        let (subject, start) = (self.subject, self.subject.start);
+        let start = self.subject.start;
+        for (key, claim) in std::mem::take(&mut self.claims) {
+            let claim = self.with_context(claim);
+            self.claims.insert(key, claim);
+        }
         for claim in self.claims.values_mut() {
-            if let Some(offset) = claim.offset {
-                let before = self.lines.range(..start + offset).rev().take(AROUND).map(|(_, line)| line);
-                let mut around: Vec<&Decoded> = before.collect();
-                around.reverse();
-                around.extend(self.lines.range(start + offset..).take(AROUND + 1).map(|(_, line)| line));
-                let text = |line: &&Decoded| {
-                    let off = line.at - start;
-                    format!("{} {off:4x}  {}", if off == offset { "=>" } else { "  " }, subject.shown(line))
-                };
-                claim.context = around.iter().map(text).collect();
-            }
             let Some(number) = claim.seed else { continue };
             if !machine.look().is_some_and(|look| look.ways.contains_key(&number)) {
                 machine.run(number, Callee::Hostile)?;
@@ -498,6 +611,21 @@ impl Judge<'_> {
             claim.path = way.iter().map(|at| at - start).collect();
         }
         Ok(())
+    }
+
+    /// With the instructions around its own.
+    fn with_context(&self, claim: Claim) -> Claim {
+        let Some(offset) = claim.offset else { return claim };
+        let (subject, start) = (self.subject, self.subject.start);
+        let before = self.lines.range(..start + offset).rev().take(AROUND).map(|(_, line)| line);
+        let mut around: Vec<&Decoded> = before.collect();
+        around.reverse();
+        around.extend(self.lines.range(start + offset..).take(AROUND + 1).map(|(_, line)| line));
+        let text = |line: &&Decoded| {
+            let off = line.at - start;
+            format!("{} {off:4x}  {}", if off == offset { "=>" } else { "  " }, subject.shown(line))
+        };
+        Claim { context: around.iter().map(text).collect(), ..claim }
     }
 
     /// Drop what follows from another claim: of a register that is lost, the rows behind its loss; of a wrong CFA, the return
@@ -520,11 +648,28 @@ impl Place {
     const CFA: &str = "CFA";
     const RETURN: &str = "the return address";
 
-    fn name(self, of: impl Fn(Reg) -> &'static str) -> String {
-        match self {
-            Place::Cfa => Place::CFA.to_owned(),
-            Place::Return => Place::RETURN.to_owned(),
-            Place::Register(reg) => of(reg).to_owned(),
-        }
+    fn name(self, registers: Registers) -> String {
+        let name = match self {
+            Place::Cfa => Place::CFA,
+            Place::Return => Place::RETURN,
+            Place::Register(reg) => registers.abi.name(reg),
+            Place::Vector(i) => registers.machine.vectors.get(usize::from(i)).map_or("?", |vector| vector.name),
+        };
+        name.to_owned()
+    }
+}
+
+impl Outcome {
+    /// In a few words.
+    fn said(&self) -> String {
+        let calls: Vec<&str> = self.calls.iter().map(|call| call.to.as_str()).collect();
+        let end = match &self.end {
+            End::Returned => "returns",
+            End::Ended => "ends in a call",
+            End::Switched => "goes to another stack",
+            End::Guarded => "is stopped by a check",
+            End::Stopped(why) => why,
+        };
+        format!("calls of {}, and then: it {}", calls.join(", "), end.trim_start_matches("it "))
     }
 }

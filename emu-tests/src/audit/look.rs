@@ -1,20 +1,24 @@
-//! What is seen of a run at each instruction: who changed each register, what the unwind table says, what lies below SP.
+//! What is seen of a run at each instruction: who changed each register, what the unwind table says, what lies below SP, what is saved.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use codegen::words::abi::Reg;
+use codegen::words::abi::{Reg, RegSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::cpu::EXIT;
 use crate::engine::interface::Access;
-use crate::engine::registers::{GENERAL, Registers, Snapshot};
+use crate::engine::registers::{CONTROL, GENERAL, Registers, Snapshot, VECTOR, VECTORS};
 use crate::engine::unwind::{Rule, Table};
 
 /// The most wrong rows that are kept of a function.
 const MOST: usize = 4096;
 /// The most places of a run's way that are kept.
 const WAY: usize = 32;
+/// Bytes that C keeps of a vector register that it keeps (AAPCS64, 6.1.2; RISC-V has as many).
+pub(super) const KEPT_VECTOR: usize = 8;
+/// So many scratch registers that are saved before the first call are a habit, and no chance.
+pub(super) const HABIT: usize = 4;
 
 /// What a row of the unwind table says otherwise than it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +29,8 @@ pub(super) enum Place {
     Return,
     /// A callee-saved register.
     Register(Reg),
+    /// A callee-saved vector register.
+    Vector(u8),
 }
 
 /// A row that is wrong, or missing.
@@ -34,6 +40,25 @@ pub(super) struct Wrong {
     pub number: u64,
     pub want: u64,
     pub got: u64,
+}
+
+/// The instruction that changed each register last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Writers {
+    pub gpr: [u64; GENERAL],
+    pub control: [u64; CONTROL],
+    pub vectors: [u64; VECTORS],
+    /// The flags that are clear where C begins.
+    pub flags: u64,
+}
+
+/// What became of the registers that C lets a function change.
+#[derive(Clone, Default)]
+pub(super) struct Scratch {
+    /// Those that it saves, changes and restores.
+    pub keeps: RegSet,
+    /// Those that it changes and never saves, each with the first run that shows it, and the instruction.
+    pub changes: FxHashMap<Reg, (u64, Wrong)>,
 }
 
 /// A word of the stack that is none of the function's.
@@ -52,29 +77,31 @@ pub(super) struct Look {
     registers: Registers,
     own: Range<u64>,
     table: Arc<Table>,
-    /// Behind which address each instruction ends.
-    next: FxHashMap<u64, u64>,
-    calls: FxHashSet<u64>,
-    /// Instructions that return, as a shadow stack has it.
-    returns: FxHashSet<u64>,
+    lines: Lines,
     number: u64,
-    entry: [u64; GENERAL],
-    gpr: [u64; GENERAL],
+    entry: Snapshot,
+    now: Snapshot,
     last: u64,
+    /// The last instruction that is its own: what others change, its call of them changes.
+    last_own: u64,
     /// Behind which call it is to go on, and with which SP: until then, rows are of another frame, which may be its own again.
     open: Option<(u64, u64)>,
-    /// The instruction that changed each register last.
-    pub writers: [u64; GENERAL],
+    pub writers: Writers,
     /// Rows that are wrong, by instruction and place.
     pub wrong: FxHashMap<(u64, Place), Wrong>,
-    /// Instructions of which the table says nothing.
-    pub without: FxHashSet<u64>,
+    /// Instructions of which the table says nothing, and the run.
+    pub without: FxHashMap<u64, u64>,
     /// Reads of words below SP though a signal could have changed them, by instruction.
     pub dead: FxHashMap<u64, Foreign>,
     /// Writes into the caller's frame, by instruction.
     pub above: FxHashMap<u64, Foreign>,
     /// Returns to where no call came from, and the run.
     pub unpaired: FxHashMap<u64, u64>,
+    /// Indirect branches with their targets, and the run.
+    pub indirect: FxHashMap<(u64, u64), u64>,
+    pub scratch: Scratch,
+    /// Scratch registers that were saved before the first call, most of which are restored, and that are not: where they were saved.
+    pub dropped: FxHashMap<Reg, (u64, Wrong)>,
     /// The way of each run: where straight pieces of code begin, in the order in which it came there first.
     pub ways: FxHashMap<u64, Vec<u64>>,
     written: FxHashSet<u64>,
@@ -89,35 +116,49 @@ pub(super) struct Look {
     below: FxHashSet<u64>,
     /// Words that the last instruction wrote below SP.
     pending: Vec<u64>,
+    /// Words that the last instruction wrote.
+    stored: Vec<u64>,
+    /// Scratch registers whose value at the entry was stored: where, and was that before the first call?
+    saved: FxHashMap<Reg, (u64, bool)>,
+    /// Functions that it called have returned.
+    called: bool,
+}
+
+/// The function's instructions, by what they do.
+#[derive(Clone, Default)]
+pub(super) struct Lines {
+    /// Behind which address each ends.
+    pub next: FxHashMap<u64, u64>,
+    pub calls: FxHashSet<u64>,
+    /// Those that return, as a shadow stack has it.
+    pub returns: FxHashSet<u64>,
+    /// Those that go where a register says, and need a landing pad there.
+    pub indirect: FxHashSet<u64>,
 }
 
 impl Look {
-    /// `next` has each instruction and what is behind it; those that call and those that return.
-    pub fn new(
-        registers: Registers,
-        own: Range<u64>,
-        table: Arc<Table>,
-        next: FxHashMap<u64, u64>,
-        (calls, returns): (FxHashSet<u64>, FxHashSet<u64>),
-    ) -> Look {
+    /// What looks at a function with these instructions and this unwind table.
+    pub fn new(registers: Registers, own: Range<u64>, table: Arc<Table>, lines: Lines) -> Look {
         Look {
             registers,
             own,
             table,
-            next,
-            calls,
-            returns,
+            lines,
             number: 0,
-            entry: [0; GENERAL],
-            gpr: [0; GENERAL],
+            entry: Snapshot::default(),
+            now: Snapshot::default(),
             last: 0,
+            last_own: 0,
             open: None,
-            writers: [0; GENERAL],
+            writers: Writers::default(),
             wrong: FxHashMap::default(),
-            without: FxHashSet::default(),
+            without: FxHashMap::default(),
             dead: FxHashMap::default(),
             above: FxHashMap::default(),
             unpaired: FxHashMap::default(),
+            indirect: FxHashMap::default(),
+            scratch: Scratch::default(),
+            dropped: FxHashMap::default(),
             written_above: FxHashMap::default(),
             ways: FxHashMap::default(),
             written: FxHashSet::default(),
@@ -126,13 +167,17 @@ impl Look {
             behind_arguments: 0,
             below: FxHashSet::default(),
             pending: Vec::new(),
+            stored: Vec::new(),
+            saved: FxHashMap::default(),
+            called: false,
         }
     }
 
     /// A run begins.
-    pub fn begin(&mut self, gpr: [u64; GENERAL], number: u64) {
-        (self.entry, self.gpr, self.number) = (gpr, gpr, number);
-        (self.last, self.writers, self.is_left) = (0, [0; GENERAL], false);
+    pub fn begin(&mut self, entry: &Snapshot, number: u64) {
+        (self.entry, self.now, self.number) = (entry.clone(), entry.clone(), number);
+        (self.last, self.last_own, self.writers) = (0, 0, Writers::default());
+        (self.is_left, self.called) = (false, false);
         self.open = None;
         self.written.clear();
         self.written_above.clear();
@@ -140,10 +185,16 @@ impl Look {
         self.below.clear();
         self.ways.insert(number, Vec::new());
         self.pending.clear();
+        self.stored.clear();
+        self.saved.clear();
     }
 
-    /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did.
-    pub fn end(&mut self, is_left: bool) {
+    /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did. If it
+    /// returned, its caller finds `after`.
+    pub fn end(&mut self, is_left: bool, after: Option<&Snapshot>) {
+        if let Some(after) = after.filter(|_| !is_left && !self.is_left) {
+            self.scratched(after);
+        }
         if is_left || self.is_left {
             self.above.retain(|_, word| word.number != self.number);
         }
@@ -164,35 +215,62 @@ impl Look {
         other.written_above.clear();
     }
 
+    /// What became of the registers that C lets it change.
+    fn scratched(&mut self, after: &Snapshot) {
+        let (entry, number) = (self.entry.clone(), self.number);
+        let wrong = |reg: Reg| Wrong { number, want: entry[reg], got: after[reg] };
+        let restored = |reg: &Reg| entry[*reg] == after[*reg];
+        let changed = |reg: &Reg| self.writers.gpr[usize::from(reg.0)] != 0;
+        for reg in scratch(self.registers) {
+            let writer = self.writers.gpr[usize::from(reg.0)];
+            if self.saved.contains_key(&reg) && restored(&reg) && changed(&reg) {
+                self.scratch.keeps.insert(reg);
+            } else if !self.saved.contains_key(&reg) && !restored(&reg) {
+                self.scratch.changes.entry(reg).or_insert((writer, wrong(reg)));
+            }
+        }
+        let early: Vec<(Reg, u64)> =
+            self.saved.iter().filter(|(_, (_, early))| *early).map(|(reg, (at, _))| (*reg, *at)).collect();
+        let (kept, lost): (Vec<_>, Vec<_>) = early.into_iter().partition(|(reg, _)| restored(reg));
+        if self.called && kept.len() + lost.len() >= HABIT && kept.len() > lost.len() {
+            for (reg, at) in lost {
+                self.dropped.entry(reg).or_insert((at, wrong(reg)));
+            }
+        }
+    }
+
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
-    pub fn returned(&mut self, gpr: [u64; GENERAL]) {
+    pub fn returned(&mut self, now: &Snapshot) {
         self.went_on();
-        self.moved(gpr);
+        self.moved(now);
+        self.called = true;
         let zone = (self.sp().wrapping_sub(self.registers.machine.red_zone) & !7..self.sp()).step_by(8);
         self.below.extend(zone.filter(|at| self.written.contains(at)));
     }
 
     /// The run goes on: if the function's own return brought it there, that was none.
     fn went_on(&mut self) {
-        if self.open.is_none() && self.returns.contains(&self.last) {
+        if self.open.is_none() && self.lines.returns.contains(&self.last) {
             self.unpaired.entry(self.last).or_insert(self.number);
         }
     }
 
     fn sp(&self) -> u64 {
-        self.gpr[usize::from(self.registers.abi.sp.0)]
+        self.now[self.registers.abi.sp]
     }
 
     /// Registers are so now: who changed them, and which words does SP leave behind?
-    fn moved(&mut self, gpr: [u64; GENERAL]) {
+    fn moved(&mut self, now: &Snapshot) {
         let zone = self.registers.machine.red_zone;
-        let old = self.sp();
-        for (writer, (old, new)) in self.writers.iter_mut().zip(self.gpr.iter().zip(gpr)) {
-            if *old != new {
-                *writer = self.last;
-            }
+        let (old, last) = (self.sp(), self.last_own);
+        let (was, writers) = (&self.now, &mut self.writers);
+        changed(&was.gpr, &now.gpr, &mut writers.gpr, last);
+        changed(&was.control, &now.control, &mut writers.control, last);
+        changed(&was.vectors, &now.vectors, &mut writers.vectors, last);
+        if (was.flags ^ now.flags) & self.registers.machine.clear_flags() != 0 {
+            writers.flags = last;
         }
-        self.gpr = gpr;
+        self.now = now.clone();
         let now = self.sp();
         let limit = now.wrapping_sub(zone);
         self.below.extend(self.pending.drain(..).filter(|at| *at < limit));
@@ -205,26 +283,33 @@ impl Look {
 
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
-        self.moved(now.gpr);
+        self.saves(&word);
+        self.moved(now);
         self.went_on();
-        if self.own.contains(&pc) && self.next.get(&self.last) != Some(&pc) {
+        if self.lines.indirect.contains(&self.last) {
+            self.indirect.entry((self.last, pc)).or_insert(self.number);
+        }
+        if self.own.contains(&pc) && self.lines.next.get(&self.last) != Some(&pc) {
             let way = self.ways.entry(self.number).or_default();
             if way.len() < WAY && !way.contains(&pc) {
                 way.push(pc);
             }
         }
         self.last = pc;
+        if self.own.contains(&pc) {
+            self.last_own = pc;
+        }
         let sp = self.sp();
         self.open = self.open.filter(|(behind, called)| pc != *behind || sp < *called);
         if self.open.is_some() || !self.own.contains(&pc) {
             self.is_left |= self.open.is_none();
             return;
         }
-        self.open = self.next.get(&pc).filter(|_| self.calls.contains(&pc)).map(|behind| (*behind, sp));
+        self.open = self.lines.next.get(&pc).filter(|_| self.lines.calls.contains(&pc)).map(|behind| (*behind, sp));
         let table = self.table.clone();
         let Some(row) = table.row(pc) else {
             if !table.is_untold(pc) {
-                self.without.insert(pc);
+                self.without.entry(pc).or_insert(self.number);
             }
             return;
         };
@@ -232,11 +317,18 @@ impl Look {
         let Some(returns) = row.returns else { return };
         let (abi, cfa) = (self.registers.abi, row.cfa(&now.gpr));
         let value = |rule: Rule| rule.value(cfa, &now.gpr, &word);
-        let entry = |reg: Reg| self.entry[usize::from(reg.0)];
+        let entry = &self.entry;
         let mut found =
-            vec![(Place::Cfa, entry(abi.sp) + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
+            vec![(Place::Cfa, entry[abi.sp] + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
         let saved = abi.callee_saved.iter().filter(|reg| *reg != abi.sp && row.tells.contains(*reg));
-        found.extend(saved.map(|reg| (Place::Register(reg), entry(reg), value(row.rule(reg)))));
+        found.extend(saved.map(|reg| (Place::Register(reg), entry[reg], value(row.rule(reg)))));
+        // Without a rule, a vector register has its value still.
+        let vector = |i: &u8| match row.vectors.iter().find(|(n, _)| n == i) {
+            Some((_, rule)) => value(*rule),
+            None => low(&now.vectors[usize::from(*i)]),
+        };
+        let vectors = abi.vector_callee_saved.iter();
+        found.extend(vectors.map(|i| (Place::Vector(*i), low(&entry.vectors[usize::from(*i)]), vector(i))));
         let number = self.number;
         for (place, want, got) in found.into_iter().filter(|(_, want, got)| want != got) {
             if self.wrong.len() < MOST {
@@ -245,14 +337,30 @@ impl Look {
         }
     }
 
+    /// Which registers did the last instruction save?
+    fn saves(&mut self, word: impl Fn(u64) -> u64) {
+        for at in std::mem::take(&mut self.stored) {
+            let value = word(at);
+            // Code stores 0 and 1 as they are.
+            let telling = value > 1 && self.entry.gpr.iter().filter(|other| **other == value).count() == 1;
+            let found = scratch(self.registers).find(|reg| self.entry[*reg] == value && self.now[*reg] == value);
+            if let Some(reg) = found.filter(|_| telling) {
+                self.saved.entry(reg).or_insert((self.last, !self.called));
+            }
+        }
+    }
+
     /// The instruction that runs accesses the stack.
     pub fn accessed(&mut self, Access { at, is_write, bytes }: Access) {
         let limit = self.sp().wrapping_sub(self.registers.machine.red_zone);
         let abi = self.registers.abi;
-        let frame = self.entry[usize::from(abi.sp.0)] + abi.return_bytes();
+        let frame = self.entry[abi.sp] + abi.return_bytes();
         let is_own = self.own.contains(&self.last);
         for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
             if is_write {
+                if is_own {
+                    self.stored.push(word);
+                }
                 self.written.insert(word);
                 self.below.remove(&word);
                 if word < limit {
@@ -272,6 +380,25 @@ impl Look {
             }
         }
     }
+}
+
+/// The first 64 bits of a vector register.
+pub(super) fn low(vector: &[u8; VECTOR]) -> u64 {
+    vector[..KEPT_VECTOR].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
+
+/// Note who changed values.
+fn changed<T: PartialEq>(was: &[T], now: &[T], writers: &mut [u64], last: u64) {
+    for (writer, _) in writers.iter_mut().zip(was.iter().zip(now)).filter(|(_, (was, now))| was != now) {
+        *writer = last;
+    }
+}
+
+/// The registers that C lets a function change, and that have no result.
+fn scratch(registers: Registers) -> impl Iterator<Item = Reg> {
+    let abi = registers.abi;
+    let others = RegSet::of(abi.rets).union(RegSet::of(abi.exit_rets)).union(RegSet::of(&[abi.sp]));
+    abi.caller_saved.minus(others).iter().filter(move |reg| Some(*reg) != abi.link)
 }
 
 /// The way to the piece of code with an instruction.

@@ -11,7 +11,7 @@ use codegen::words::error::Result;
 use link::{Image, PAGE, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::look::Look;
+use super::look::{KEPT_VECTOR, Look, low};
 use super::state::{LOWEST, State, is_given, is_stack};
 use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
 use crate::engine::emulator::Emulator;
@@ -43,8 +43,6 @@ const BELOW: i64 = 0x2000;
 const SCRIBBLED: u64 = 0x200;
 /// The first half of a vector register: a floating-point number, as NaN and denormals lead to other code and set flags.
 const NUMBER: f64 = 1.5;
-/// Bytes that C keeps of a vector register that it keeps (AAPCS64, 6.1.2; RISC-V has as many).
-pub(super) const KEPT_VECTOR: usize = 8;
 
 /// Functions that do not return; those of libstdc++ that throw are more.
 const ENDS: [&str; 13] = [
@@ -88,6 +86,34 @@ pub(super) enum Callee {
     Gentle,
     /// They change all of them, and return something else.
     Other,
+    /// They change those of results and this.
+    One(Part),
+}
+
+/// What a function may change, and gives nobody as a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Register(Reg),
+    Vector(usize),
+    Flags,
+}
+
+/// A change in the midst of a run: what a call has left in a part, in a run in which it kept it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Poke {
+    /// Instructions from the beginning.
+    pub step: usize,
+    pub part: Part,
+    /// Which call has left it.
+    pub call: u64,
+}
+
+/// What such a change did: before which instruction, from which value to which.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Poked {
+    pub at: u64,
+    pub was: u64,
+    pub is: u64,
 }
 
 /// A call of something that is not in the image, or a jump to it.
@@ -151,6 +177,11 @@ pub(super) struct Watch {
     by_instruction: bool,
     clocks: Cell<u64>,
     look: Option<Box<Look>>,
+    /// Instructions so far, and how many there were at the end of each call, where it looks.
+    steps: usize,
+    returns: Vec<usize>,
+    poke: Option<Poke>,
+    poked: Option<Poked>,
 }
 
 /// The machine.
@@ -186,6 +217,10 @@ impl<'a> Machine<'a> {
             by_instruction: false,
             clocks: Cell::new(0),
             look: look.map(Box::new),
+            steps: 0,
+            returns: Vec::new(),
+            poke: None,
+            poked: None,
         };
         let memory = memory(subject.backend, std::iter::once(image), subject.engine)?;
         let mut uc = load_on(subject.backend, std::iter::once(image), &memory, watch)?;
@@ -231,6 +266,22 @@ impl<'a> Machine<'a> {
         self.uc.data_mut().look.as_deref_mut()
     }
 
+    /// Instructions of the last run, and how many there were at the end of each call.
+    pub fn steps(&self) -> (usize, &[usize]) {
+        (self.uc.data().steps, &self.uc.data().returns)
+    }
+
+    /// Run with callees that keep all that is no result, and one change.
+    ///
+    /// # Errors
+    /// The engine does not take the state.
+    pub fn poked(&mut self, number: u64, poke: Poke) -> Result<(Ran, Option<Poked>)> {
+        self.uc.data_mut().poke = Some(poke);
+        let ran = self.run(number, Callee::Gentle);
+        self.uc.data_mut().poke = None;
+        Ok((ran?, self.uc.data_mut().poked.take()))
+    }
+
     /// SP at the entry.
     fn entry_sp(&self) -> u64 {
         SP + self.subject.registers.machine.entry_sp.first().copied().unwrap_or(0)
@@ -245,7 +296,7 @@ impl<'a> Machine<'a> {
         let registers = self.subject.registers;
         let before = registers.snapshot(&*self.uc);
         if let Some(look) = &mut self.uc.data_mut().look {
-            look.begin(before.gpr, number);
+            look.begin(&before, number);
         }
         let (mut calls, mut pc) = (Vec::new(), self.subject.start);
         let enforces = !self.uc.enforces().is_empty();
@@ -288,7 +339,8 @@ impl<'a> Machine<'a> {
             end
         };
         let is_left = calls.last().is_some_and(|called| called.back == EXIT);
-        self.look().into_iter().for_each(|look| look.end(is_left));
+        let returned = (end == End::Returned).then_some(&after);
+        self.look().into_iter().for_each(|look| look.end(is_left, returned));
         let unclear = registers.unclear_flags(&*self.uc);
         let stops = std::mem::take(&mut self.uc.data_mut().stops);
         Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new, stops })
@@ -327,22 +379,14 @@ impl<'a> Machine<'a> {
                 Some(0) if callee == Callee::Other => r.set(uc, reg, state.other_result(number)),
                 Some(0) => r.set(uc, reg, state.result(number)),
                 Some(n) => r.set(uc, reg, state.left(number, n as u64)),
-                None if callee != Callee::Gentle => r.set(uc, reg, state.left(number, 16 + u64::from(reg.0))),
                 None => {}
             }
         }
-        if callee != Callee::Gentle {
-            r.set_flags(uc, u64::MAX * (number & 1));
+        for i in abi.vector_rets {
+            change(uc, Part::Vector(usize::from(*i)), number);
         }
-        let old = r.snapshot(uc).vectors;
-        for (i, old) in old.iter().enumerate().take(r.machine.vectors.len()) {
-            let is_result = abi.vector_rets.contains(&(i as u8));
-            if is_result || callee != Callee::Gentle {
-                let mut left = vector(i, 64.0 + number as f64);
-                let kept = if abi.vector_callee_saved.contains(&(i as u8)) { KEPT_VECTOR } else { 0 };
-                left[..kept].copy_from_slice(&old[..kept]);
-                r.set_vector(uc, i, &left);
-            }
+        for part in parts(r).filter(|part| callee.changes(*part)) {
+            change(uc, part, number);
         }
         for at in (sp - SCRIBBLED..sp).step_by(8) {
             put_word(uc, at, 0x5c5c_5c5c_5c5c_5c5c);
@@ -350,10 +394,12 @@ impl<'a> Machine<'a> {
         if uc.enforces().is_empty() {
             r.set(uc, abi.sp, sp + abi.return_bytes());
         }
-        let now = r.general(uc).gpr;
-        if let Some(look) = &mut uc.data_mut().look {
-            look.returned(now);
+        let now = r.snapshot(uc);
+        let watch = uc.data_mut();
+        if let Some(look) = &mut watch.look {
+            look.returned(&now);
         }
+        watch.returns.push(watch.steps);
         Ok(Called { to: name.map_or_else(|| format!("{to:#x}"), Clone::clone), back, off, ends })
     }
 
@@ -393,8 +439,9 @@ impl<'a> Machine<'a> {
         }
         let watch = uc.data_mut();
         (watch.blocks, watch.system_calls, watch.is_new, watch.state) = (0, 0, false, state);
-        (watch.left, watch.stopped) = (None, None);
+        (watch.left, watch.stopped, watch.poked, watch.steps) = (None, None, None, 0);
         watch.stops.clear();
+        watch.returns.clear();
         watch.clocks.set(0);
         Ok(())
     }
@@ -438,6 +485,64 @@ impl<'a> Machine<'a> {
             all = words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]).fold(all ^ at, mixed);
         }
         all
+    }
+}
+
+impl Callee {
+    fn changes(self, part: Part) -> bool {
+        match self {
+            Callee::Hostile | Callee::Other => true,
+            Callee::Gentle => false,
+            Callee::One(only) => only == part,
+        }
+    }
+}
+
+impl Part {
+    pub fn name(self, r: Registers) -> &'static str {
+        match self {
+            Part::Register(reg) => r.abi.name(reg),
+            Part::Vector(i) => r.machine.vectors.get(i).map_or("?", |vector| vector.name),
+            Part::Flags => "the flags",
+        }
+    }
+
+    /// Its value; of a vector register, the first 64 bits.
+    fn value(self, now: &Snapshot) -> u64 {
+        match self {
+            Part::Register(reg) => now[reg],
+            Part::Vector(i) => now.vectors.get(i).map_or(0, low),
+            Part::Flags => now.flags,
+        }
+    }
+}
+
+/// All that a function may change, and that holds no result.
+pub(super) fn parts(r: Registers) -> impl Iterator<Item = Part> {
+    let abi = r.abi;
+    let results = [abi.rets, abi.exit_rets].concat();
+    let registers = abi.caller_saved.iter().filter(move |reg| *reg != abi.sp && Some(*reg) != abi.link);
+    let registers = registers.filter(move |reg| !results.contains(reg)).map(Part::Register);
+    let vectors = (0..r.machine.vectors.len()).filter(|i| !abi.vector_rets.contains(&(*i as u8)));
+    registers.chain([Part::Flags]).chain(vectors.map(Part::Vector))
+}
+
+/// What a called function leaves there.
+fn change(uc: &mut Cpu<'_, Watch>, part: Part, call: u64) {
+    let (r, state) = (uc.data().registers, uc.data().state.clone());
+    match part {
+        Part::Register(reg) => r.set(uc, reg, state.left(call, 16 + u64::from(reg.0))),
+        Part::Vector(i) => {
+            let mut left = vector(i, 64.0 + call as f64);
+            let kept = if r.abi.vector_callee_saved.contains(&(i as u8)) { KEPT_VECTOR } else { 0 };
+            let id = r.machine.vectors[i].id;
+            let mut old = [0; VECTOR];
+            // A register of the table exists: the engine's table is compared with ours in a test.
+            let _ = uc.read_bytes(id, &mut old[..r.abi.vector_bytes]);
+            left[..kept].copy_from_slice(&old[..kept]);
+            r.set_vector(uc, i, &left);
+        }
+        Part::Flags => r.set_flags(uc, u64::MAX * (call & 1)),
     }
 }
 
@@ -534,8 +639,16 @@ fn system_call(uc: &mut Cpu<'_, Watch>, pc: u64) {
 
 /// Before each instruction.
 fn step(uc: &mut Cpu<'_, Watch>, pc: u64) {
-    let mut now = Snapshot::default();
-    uc.data().registers.only_general(uc, &mut now);
+    let r = uc.data().registers;
+    let watch = uc.data_mut();
+    watch.steps += 1;
+    if let Some(poke) = watch.poke.filter(|poke| poke.step + 1 == watch.steps) {
+        let was = poke.part.value(&r.snapshot(uc));
+        change(uc, poke.part, poke.call);
+        let is = poke.part.value(&r.snapshot(uc));
+        uc.data_mut().poked = Some(Poked { at: pc, was, is });
+    }
+    let now = r.snapshot(uc);
     let Some(mut look) = uc.data_mut().look.take() else { return };
     look.step(pc, &now, |at| word(uc, at));
     uc.data_mut().look = Some(look);

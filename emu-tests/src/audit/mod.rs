@@ -6,9 +6,11 @@
 mod asked;
 mod claim;
 mod function;
+mod habits;
 mod look;
 mod machine;
 mod members;
+mod siblings;
 mod state;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ pub use self::claim::{Claim, Kind, Tier};
 pub use self::function::Judged;
 use self::members::Members;
 pub use self::members::{Boundary, Marked};
+pub use self::siblings::siblings;
 
 /// What came of an audit.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -64,7 +67,8 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
     let judge = |(image, function): &(usize, members::Function)| {
         function::judged(backend, &members.images[*image], function, asked)
     };
-    let functions = members.functions.par_iter().map(judge).collect::<Result<Vec<Judged>>>()?;
+    let mut functions = members.functions.par_iter().map(judge).collect::<Result<Vec<Judged>>>()?;
+    siblings::beside(&mut functions);
     Ok(Audited {
         arch: backend.facts().name,
         engine: asked.engine.version(backend)?,

@@ -8,8 +8,8 @@ use codegen::words::error::{Error, Result};
 
 /// What a [`Snapshot`] has room for: general registers, control words, vector registers, bytes of one.
 pub(crate) const GENERAL: usize = 32;
-pub(super) const CONTROL: usize = 2;
-pub(super) const VECTORS: usize = 32;
+pub(crate) const CONTROL: usize = 2;
+pub(crate) const VECTORS: usize = 32;
 pub(crate) const VECTOR: usize = 16;
 
 /// All general registers that a snapshot has room for.

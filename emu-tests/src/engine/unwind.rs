@@ -45,6 +45,8 @@ pub(crate) struct Row {
     /// Unwinders look up the return address itself: it is behind no call of the function that it lies in.
     pub signal: bool,
     rules: Vec<(Reg, Rule)>,
+    /// Where vector registers are that are elsewhere than they were.
+    pub vectors: Vec<(u8, Rule)>,
     /// The registers of which it says where they are: by a rule, or that they have their value still.
     pub tells: RegSet,
 }
@@ -306,6 +308,7 @@ impl<'i> OrcTable<'i> {
             signed: false,
             signal: false,
             rules,
+            vectors: Vec::new(),
             tells,
         })
     }
@@ -344,6 +347,7 @@ fn row(
     pc: u64,
 ) -> Option<Row> {
     let column = |n: gimli::Register| abi.regs.iter().position(|r| r.dwarf == n.0).map(|i| Reg(i as u8));
+    let vector = |n: gimli::Register| n.0.checked_sub(abi.vector_column).filter(|i| *i < u16::from(abi.vectors));
     let returns_in = fde.cie().return_address_register();
     let row = fde.unwind_info_for_address(frames, bases, context, pc).ok()?;
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
@@ -355,6 +359,7 @@ fn row(
         signed: false,
         signal: fde.cie().is_signal_trampoline(),
         rules: Vec::new(),
+        vectors: Vec::new(),
         tells: abi.callee_saved,
     };
     let mut undefined = false;
@@ -367,6 +372,7 @@ fn row(
             RegisterRule::Offset(offset) => Rule::At(offset),
             RegisterRule::ValOffset(offset) => Rule::Is(offset),
             RegisterRule::Register(r) => Rule::In(column(r)?),
+            RegisterRule::SameValue if vector(n).is_some() => continue,
             RegisterRule::SameValue => Rule::In(column(n)?),
             RegisterRule::ValExpression(ref expression) => {
                 let mut all = expression.get(frames).ok()?.operations(fde.cie().encoding());
@@ -383,6 +389,7 @@ fn row(
             found.returns = Some(rule);
         }
         found.rules.extend(column(n).map(|reg| (reg, rule)));
+        found.vectors.extend(vector(n).map(|i| (i as u8, rule)));
     }
     if found.returns.is_none() && !undefined {
         found.returns = column(returns_in).map(Rule::In);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use codegen::words::error::{Error, Result};
-use emu_tests::{Asked, Audited, Judged, Only, Tier, audit};
+use emu_tests::{Asked, Audited, Judged, Only, Tier, audit, siblings};
 use link::{Input, backend_of};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,7 +74,7 @@ pub struct AuditArgs {
 
 const EXAMPLES: &str = "\
 Finds the objects that no compiler made, and runs those of their functions that C calls, or that headers declare. Each is run from \
-many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C11, and what is not looked at.
+many states, with callees that change all that they may; docs/audit.md has the claims, C1 to C13, and what is not looked at.
 
 Exit code: 0 nothing is claimed but notes and what the baseline accepts, 1 something is, or what the baseline accepts is gone, \
 2 trouble, or there was nothing that could be judged.
@@ -129,7 +129,8 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     let (foreign, inputs) = (std::mem::take(&mut files.foreign), std::mem::take(&mut files.origins));
     let here = std::env::current_dir().unwrap_or_default();
     let _threads = args.sandbox.enter_with(&[asked.engine], args.output.as_deref())?;
-    let done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
+    let mut done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
+    siblings(&mut done.iter_mut().map(|done| &mut done.audited).collect::<Vec<_>>());
     let mut findings: Vec<Finding> = done.iter().flat_map(Done::findings).collect();
     findings.iter_mut().for_each(|finding| finding.accepted = accepted.accepts(&finding.finding));
     findings.sort_by(|a, b| (a.claim.tier, a.claim.kind, &a.finding).cmp(&(b.claim.tier, b.claim.kind, &b.finding)));
