@@ -394,6 +394,110 @@ fn build_systems_run_it_as_a_test() {
     }
 }
 
+/// The line of a job fails on a new finding, and on nothing else: not on what is accepted, and not on another build of the same sources.
+#[test]
+fn a_job_fails_on_a_new_finding_alone() {
+    let page = fs::read_to_string(format!("{}/docs/ci.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let lines = page.lines().filter(|line| line.ends_with("audit libmine.a mine.h --baseline audit.toml"));
+    let jobs: Vec<&str> = lines.map(|line| line.split_once("tramptool").unwrap().1).collect();
+    assert_eq!(jobs.len(), 2, "GitHub's and GitLab's");
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        archive(&bench, arch, tools, &[]);
+        let source = fs::read_to_string(bench.path("hand.S")).unwrap();
+        fs::write(bench.path("mine.h"), "long lost(long *);\nlong more(long *);\n").unwrap();
+        let build = |source: &str, how: &[&str]| {
+            fs::write(bench.path("mine.S"), source).unwrap();
+            let _ = fs::remove_file(bench.path("libmine.a"));
+            for input in ["mine.S", "use.c"] {
+                bench.tool(&format!("{tools}gcc"), &[&["-c", input], how].concat());
+            }
+            bench.tool(&format!("{tools}ar"), &["rcs", "libmine.a", "use.o", "mine.o"]);
+        };
+        let codes = || jobs.iter().map(|job| bench.run(&job.split_whitespace().collect::<Vec<_>>()).status.code());
+        build(&source, &["-O1"]);
+        fs::write(bench.path("audit.toml"), "").unwrap();
+        assert!(codes().all(|code| code == Some(1)), "{arch}");
+        let text = bench.ends(1, &["audit", "libmine.a", "mine.h", "--format", "baseline"]);
+        fs::write(bench.path("audit.toml"), text.replace("reason = \"\"", "reason = \"known\"")).unwrap();
+        for how in [&["-O1"][..], &["-O2", "-g"], &["-Os"]] {
+            build(&source, how);
+            assert!(codes().all(|code| code == Some(0)), "{arch} {how:?}");
+        }
+        // Code before the others moves them.
+        let more = source.replacen("begin good", &source_of(&source, "lost").replace("lost", "more"), 1);
+        build(&more.replacen("end more\n", "end more\n\nbegin good", 1), &["-O1"]);
+        assert!(codes().all(|code| code == Some(1)), "{arch}");
+        let found = report(&bench, 1, &["libmine.a", "mine.h", "--baseline", "audit.toml"]);
+        let new = found["findings"].as_array().unwrap().iter().filter(|f| f["accepted"] == false);
+        assert_eq!(new.map(|f| f["function"].as_str().unwrap()).collect::<Vec<_>>(), ["more"], "{arch}");
+        assert_eq!(found["gone"].as_array().unwrap().len(), 0, "{arch}");
+    }
+}
+
+/// A function of the source, with its beginning and end.
+fn source_of(source: &str, name: &str) -> String {
+    let (begin, end) = (format!("begin {name}\n"), format!("end {name}\n"));
+    let from = source.find(&begin).unwrap();
+    let to = from + source[from..].find(&end).unwrap() + end.len();
+    source[from..to].to_owned()
+}
+
+/// Code that saves four scratch registers, that changes them, and that restores them: by architecture.
+const SCRATCH: [(&str, [&str; 3]); 3] = [
+    (
+        "x86_64",
+        [
+            "push %rcx\n push %rsi\n push %r10\n push %r11\n",
+            "xor %ecx, %ecx\n xor %esi, %esi\n xor %r10d, %r10d\n xor %r11d, %r11d\n",
+            "pop %r11\n pop %r10\n pop %rsi\n pop %rcx\n",
+        ],
+    ),
+    (
+        "arm64",
+        [
+            "stp x9, x10, [sp, #-32]!\n stp x11, x12, [sp, #16]\n",
+            "mov x9, #0\n mov x10, #0\n mov x11, #0\n mov x12, #0\n",
+            "ldp x11, x12, [sp, #16]\n ldp x9, x10, [sp], #32\n",
+        ],
+    ),
+    (
+        "riscv64",
+        [
+            "addi sp, sp, -32\n sd t3, 24(sp)\n sd t4, 16(sp)\n sd t5, 8(sp)\n sd t6, 0(sp)\n",
+            "li t3, 0\n li t4, 0\n li t5, 0\n li t6, 0\n",
+            "ld t3, 24(sp)\n ld t4, 16(sp)\n ld t5, 8(sp)\n ld t6, 0(sp)\n addi sp, sp, 32\n",
+        ],
+    ),
+];
+
+/// What a function keeps on one architecture, that of the same name on another is asked about.
+#[test]
+fn siblings_of_other_architectures_are_compared() {
+    let bench = Bench::new();
+    for (arch, [save, change, restore]) in SCRATCH {
+        let tools = arches().into_iter().find(|(name, _)| *name == arch).unwrap().1;
+        for (how, body) in [("keeps", format!("{save} {change} {restore}")), ("changes", change.to_owned())] {
+            let code =
+                format!(".text\n.globl every\n.type every, %function\nevery:\n {body} ret\n.size every, . - every\n");
+            fs::write(bench.path("every.s"), code).unwrap();
+            bench.tool(&format!("{tools}gcc"), &["-c", "every.s", "-o", &format!("{arch}-{how}.o")]);
+        }
+    }
+    for (one, _) in SCRATCH {
+        for (other, _) in SCRATCH.iter().filter(|(other, _)| *other != one) {
+            let files = |how: &str| [format!("{one}-keeps.o"), format!("{other}-{how}.o")];
+            let both = report(&bench, 0, &files("keeps").each_ref().map(String::as_str));
+            assert_eq!(claims(&both), BTreeMap::new(), "{one} {other}");
+            let found = report(&bench, 0, &files("changes").each_ref().map(String::as_str));
+            assert_eq!(claims(&found), BTreeMap::from([("every".to_owned(), vec!["C13".to_owned()])]), "{one} {other}");
+            let finding = &found["findings"][0];
+            let named = finding["finding"].as_str().unwrap().starts_with(&format!("C13 {other} "));
+            assert!(named && finding["want"].as_str().unwrap().contains(one), "{finding:#}");
+        }
+    }
+}
+
 /// An object without the property note turns the protection of the whole program off.
 #[test]
 fn an_unprotected_object_among_protected_ones_is_claimed() {

@@ -76,10 +76,17 @@ impl<'a> Finding<'a> {
     }
 
     /// The command that shows it again.
-    pub fn again(&self) -> Option<String> {
-        let (function, seed) = (printable(self.function?), self.claim.seed?);
-        let how = if self.claim.kind == ClaimKind::C11 { " --enforce" } else { "" };
-        Some(format!("tramptool audit {} --function {function} --seed {seed}{how}", printable(self.given)))
+    pub fn again(&self) -> String {
+        let mut command = format!("tramptool audit {}", printable(self.given));
+        // Siblings are seen beside it alone.
+        let alone = self.function.filter(|_| self.claim.kind != ClaimKind::C13);
+        if let (Some(function), Some(seed)) = (alone, self.claim.seed) {
+            command += &format!(" --function {} --seed {seed}", printable(function));
+        }
+        if self.claim.kind == ClaimKind::C11 {
+            command += " --enforce";
+        }
+        command
     }
 
     /// The object, and the archive that it is in.

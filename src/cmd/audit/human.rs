@@ -76,10 +76,7 @@ fn block(alike: &[&Finding], ui: &Ui, out: &mut String) {
         let more = if names.len() > 5 { ", ..." } else { "" };
         paragraph(&format!("The same in {} more: {shown}{more}", names.len()), ui, out);
     }
-    if let Some(again) = finding.again() {
-        let _ = writeln!(out, "  again: {again}");
-    }
-    out.push('\n');
+    let _ = writeln!(out, "  again: {}\n", finding.again());
 }
 
 /// Lines that fit, two blanks in.

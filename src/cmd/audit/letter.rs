@@ -51,10 +51,8 @@ pub fn text(name: &str, origins: &[Origin], findings: &[Finding]) -> Result<Stri
         letter.paragraph(&format!("The run that shows it goes through the code at {}.", way.join(", ")));
     }
     letter.paragraph(&format!("What would mend it: {}.", claim.kind.mend()));
-    if let Some(again) = finding.again() {
-        letter.paragraph("To see it again:");
-        letter.indented([again.as_str()]);
-    }
+    letter.paragraph("To see it again:");
+    letter.indented([finding.again().as_str()]);
     letter.paragraph(
         "Not shown: that a program reaches this state. The function ran in an emulator, with arguments and memory that the tool \
          chose, and with callees that change every register that the psABI lets them change.",
