@@ -7,8 +7,7 @@ use codegen::arch::bare::Guard;
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
-use link::{Image, STUBS};
-use rustc_hash::FxHashSet;
+use link::STUBS;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use super::claim::{Claim, Kind, Tier};
 use super::habits::Habits;
 use super::look::{Lines, Look, Place, low};
 use super::machine::{Called, Callee, End, Machine, Part, Poke, Ran, Subject, parts};
-use super::members::{Boundary, Function};
+use super::members::{Boundary, Function, Linked};
 use super::state::{MASKS, SYSTEMATIC};
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::registers::Registers;
@@ -29,8 +28,8 @@ use crate::marks::pads::has_pad;
 const FEW: usize = 3;
 /// Runs that are looked at in each instruction.
 const LOOKS: usize = 6;
-/// And so many at least: an argument that is a small number does not show that it is saved.
-const LEAST: usize = 2;
+/// And so many at least if it calls: an argument that is a small number does not show that it is saved.
+const LEAST: usize = 4;
 /// Instructions before and behind the one of a claim that are shown with it.
 const AROUND: usize = 3;
 /// Runs with two kinds of callees.
@@ -86,7 +85,6 @@ pub struct Judged {
 }
 
 /// What of a run must not depend on registers that callees may change.
-#[derive(PartialEq)]
 struct Outcome {
     calls: Vec<Called>,
     end: End,
@@ -112,7 +110,7 @@ struct Judge<'a> {
 /// No engine can be made.
 pub(super) fn judged(
     backend: &'static dyn Backend,
-    (image, ends): &(Image, FxHashSet<u64>),
+    Linked { image, ends, zeros }: &Linked,
     function: &Function,
     asked: &Asked,
 ) -> Result<Judged> {
@@ -121,7 +119,8 @@ pub(super) fn judged(
     let stubs = image.sections.iter().find(|s| s.name == STUBS).map_or(0..0, |s| s.address..s.address + s.size);
     let names = image.symbols.iter().filter(|s| stubs.contains(&s.address));
     let elsewhere = Arc::new(names.map(|s| (s.address, s.name.clone())).collect());
-    let subject = Subject { backend, image, ends, registers, start, size, elsewhere, stubs, engine: asked.engine };
+    let subject =
+        Subject { backend, image, ends, zeros, registers, start, size, elsewhere, stubs, engine: asked.engine };
     let lines: BTreeMap<u64, Decoded> =
         decode_function(backend.machine(), image, (start, size))?.into_iter().map(|line| (line.at, line)).collect();
     let table = Arc::new(Table::read(image, registers, None, lines.keys().copied())?);
@@ -151,7 +150,7 @@ pub(super) fn judged(
         depends: Vec::new(),
         promised: &promised,
     };
-    let (ends, to_look) = judge.runs(asked, &mut judged)?;
+    let Runs { ends, to_look, to_pair } = judge.runs(asked, &mut judged)?;
     let look = Look::new(registers, start..start + size, table, judge.by_what_they_do());
     let mut slow = Machine::new(&subject, Some(look.clone()))?;
     for number in &to_look {
@@ -166,6 +165,11 @@ pub(super) fn judged(
         confirm(seen, Machine::new(&subject, Some(look.clone()))?)?;
     }
     judge.looked(&mut slow);
+    if !to_pair.is_empty() {
+        let mut machine = Machine::new(&subject, Some(look))?;
+        to_pair.into_iter().try_for_each(|number| judge.pair(&mut machine, number))?;
+        judge.depended(machine)?;
+    }
     judge.guarded(&mut slow);
     judged.habits = judge.habits(&mut slow);
     judge.without_purpose(&judged.symbol, function.wants_rows);
@@ -177,9 +181,6 @@ pub(super) fn judged(
     }
     judge.without_followers();
     judge.explain(&mut slow)?;
-    if !judge.depends.is_empty() {
-        judge.depended(Machine::new(&subject, Some(look))?)?;
-    }
     judged.claims = judge.claims.into_values().collect();
     Ok(judged)
 }
@@ -194,8 +195,15 @@ fn confirm(look: &mut Look, mut other: Machine) -> Result<()> {
     Ok(())
 }
 
-/// How runs ended that did not return, by how many did.
-type Ends = HashMap<String, usize>;
+/// What came of the runs.
+struct Runs {
+    /// How those ended that did not return, by how many did.
+    ends: HashMap<String, usize>,
+    /// Those to look at in each instruction.
+    to_look: Vec<u64>,
+    /// Those to repeat with other callees.
+    to_pair: Vec<u64>,
+}
 
 /// By its name, why C's convention is not for a function.
 fn no_function_of_c(symbol: &str, millicode: &[&str]) -> Option<&'static str> {
@@ -260,9 +268,9 @@ impl Judge<'_> {
     }
 
     /// The runs; returns how those ended that did not return, and which are to be looked at in each instruction.
-    fn runs(&mut self, asked: &Asked, judged: &mut Judged) -> Result<(Ends, Vec<u64>)> {
+    fn runs(&mut self, asked: &Asked, judged: &mut Judged) -> Result<Runs> {
         let mut fast = Machine::new(self.subject, None)?;
-        let (mut ends, mut to_look, mut to_pair) = (Ends::new(), Vec::new(), Vec::new());
+        let (mut ends, mut to_look, mut to_pair) = (HashMap::<String, usize>::new(), Vec::new(), Vec::new());
         for number in numbers(asked) {
             if number >= SYSTEMATIC && asked.seed.is_none() && judged.returned >= FEW {
                 break;
@@ -282,19 +290,18 @@ impl Judge<'_> {
             judged.returned += usize::from(why.is_none());
             why.into_iter().for_each(|why| *ends.entry(why).or_default() += 1);
             // One that did not return may have been given what nobody gives it, and has overwritten its own frame.
-            let wanted = ran.is_new || lost || to_look.len() < LEAST;
+            let least = if ran.calls.is_empty() { 1 } else { LEAST };
+            let wanted = fast.is_new() || lost || to_look.len() < least;
             if ran.end == End::Returned && wanted && to_look.len() < LOOKS {
                 to_look.push(number);
+                fast.know();
             }
             if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
                 to_pair.push(number);
             }
         }
         judged.executed = fast.covered();
-        for number in to_pair {
-            self.pair(&mut fast, number)?;
-        }
-        Ok((ends, to_look))
+        Ok(Runs { ends, to_look, to_pair })
     }
 
     /// Drop what a function is for, by its name, and rows that no object has.
@@ -416,18 +423,18 @@ impl Judge<'_> {
     fn pair(&mut self, machine: &mut Machine, number: u64) -> Result<()> {
         let hostile = outcome(machine, number, Callee::Hostile)?;
         let gentle = outcome(machine, number, Callee::Gentle)?;
-        if hostile == gentle {
+        if hostile.is_like(&gentle) {
             return Ok(());
         }
         // Some do something else each time, as by RDRAND; one bit of that is alike in all of these once in 256 times.
         for _ in 0..ALIKE {
-            if outcome(machine, number, Callee::Hostile)? != hostile {
+            if !outcome(machine, number, Callee::Hostile)?.is_like(&hostile) {
                 return Ok(());
             }
         }
         let mut alone = Vec::new();
         for part in parts(self.subject.registers) {
-            if outcome(machine, number, Callee::One(part))? != gentle {
+            if !outcome(machine, number, Callee::One(part))?.is_like(&gentle) {
                 alone.push(part);
             }
         }
@@ -459,7 +466,8 @@ impl Judge<'_> {
                 returns.iter().copied().zip(returns.iter().copied().skip(1).chain([steps])).collect();
             let mut matters = |call: u64, step: usize| -> Result<_> {
                 let (ran, poked) = machine.poked(number, Poke { step, part, call })?;
-                let differs = Outcome { calls: ran.calls, end: ran.end, memory: machine.memory() } != gentle;
+                let now = Outcome { calls: ran.calls, end: ran.end, memory: machine.memory() };
+                let differs = !now.is_like(&gentle);
                 Ok(poked.filter(|_| differs))
             };
             for (call, (mut first, mut end)) in (0..).zip(spans) {
@@ -478,7 +486,7 @@ impl Judge<'_> {
                 if let Some(claim) = self.claims.remove(&key) {
                     let (want, got) = (format!("{:#x}", poked.was), format!("{:#x}", poked.is));
                     let claim = self.at(poked.at, Claim { want, got, callee, ..claim });
-                    self.claims.insert(key, self.with_context(claim));
+                    self.claims.insert(key, claim);
                 }
                 break;
             }
@@ -660,6 +668,12 @@ impl Place {
 }
 
 impl Outcome {
+    fn is_like(&self, other: &Outcome) -> bool {
+        let calls =
+            self.calls.len() == other.calls.len() && self.calls.iter().zip(&other.calls).all(|(a, b)| a.is_like(b));
+        calls && self.end == other.end && self.memory == other.memory
+    }
+
     /// In a few words.
     fn said(&self) -> String {
         let calls: Vec<&str> = self.calls.iter().map(|call| call.to.as_str()).collect();

@@ -122,6 +122,8 @@ pub(super) struct Look {
     saved: FxHashMap<Reg, (u64, bool)>,
     /// Functions that it called have returned.
     called: bool,
+    /// Registers that it has written since.
+    written_since: RegSet,
 }
 
 /// The function's instructions, by what they do.
@@ -170,6 +172,7 @@ impl Look {
             stored: Vec::new(),
             saved: FxHashMap::default(),
             called: false,
+            written_since: RegSet::EMPTY,
         }
     }
 
@@ -177,7 +180,7 @@ impl Look {
     pub fn begin(&mut self, entry: &Snapshot, number: u64) {
         (self.entry, self.now, self.number) = (entry.clone(), entry.clone(), number);
         (self.last, self.last_own, self.writers) = (0, 0, Writers::default());
-        (self.is_left, self.called) = (false, false);
+        (self.is_left, self.called, self.written_since) = (false, false, RegSet::EMPTY);
         self.open = None;
         self.written.clear();
         self.written_above.clear();
@@ -239,11 +242,22 @@ impl Look {
         }
     }
 
+    /// It calls a function of others. Which registers has it written since the last one?
+    pub fn calls(&mut self, now: &Snapshot) -> RegSet {
+        self.wrote(now);
+        self.written_since
+    }
+
+    fn wrote(&mut self, now: &Snapshot) {
+        let changed = self.now.gpr.iter().zip(now.gpr).enumerate().filter(|(_, (was, is))| *was != is);
+        changed.for_each(|(n, _)| self.written_since.insert(Reg(n as u8)));
+    }
+
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
     pub fn returned(&mut self, now: &Snapshot) {
         self.went_on();
         self.moved(now);
-        self.called = true;
+        (self.called, self.written_since) = (true, RegSet::EMPTY);
         let zone = (self.sp().wrapping_sub(self.registers.machine.red_zone) & !7..self.sp()).step_by(8);
         self.below.extend(zone.filter(|at| self.written.contains(at)));
     }
@@ -284,6 +298,7 @@ impl Look {
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
         self.saves(&word);
+        self.wrote(now);
         self.moved(now);
         self.went_on();
         if self.lines.indirect.contains(&self.last) {

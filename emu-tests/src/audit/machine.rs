@@ -12,7 +12,7 @@ use link::{Image, PAGE, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::look::{KEPT_VECTOR, Look, low};
-use super::state::{LOWEST, State, is_given, is_stack};
+use super::state::{CHUNK, LOWEST, State, is_given, is_stack};
 use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
 use crate::engine::emulator::Emulator;
 use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds, Saved, Trap, Why};
@@ -30,8 +30,7 @@ const LENGTH: u32 = 8;
 const RETURN: u64 = EXIT + 0x40;
 /// Stops that are kept of a run.
 const STOPS: usize = 64;
-/// Bytes of memory that a function is given at once, and how often: the engine takes its time for each.
-const CHUNK: u64 = 4 * PAGE;
+/// How often a function is given memory.
 const CHUNKS: usize = 128;
 const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 /// SP at the entry, before what the psABI of the machine adds to it.
@@ -67,6 +66,8 @@ pub(super) struct Subject<'a> {
     pub image: &'a Image,
     /// Where functions end that no person wrote.
     pub ends: &'a FxHashSet<u64>,
+    /// Where memory is zero until it is written.
+    pub zeros: &'a [Range<u64>],
     pub registers: Registers,
     pub start: u64,
     /// Bytes of it.
@@ -117,7 +118,7 @@ pub(super) struct Poked {
 }
 
 /// A call of something that is not in the image, or a jump to it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Called {
     /// Its name, or its address.
     pub to: String,
@@ -127,6 +128,8 @@ pub(super) struct Called {
     pub off: u64,
     /// It does not return.
     pub ends: bool,
+    /// Registers of arguments that the function itself has written since it last called, where it looks, with the lowest 8 bits.
+    pub passes: Vec<(Reg, u8)>,
 }
 
 /// How a run ends.
@@ -152,8 +155,6 @@ pub(super) struct Ran {
     /// Flags that are set though C code begins with them clear.
     pub unclear: u64,
     pub calls: Vec<Called>,
-    /// It came to instructions where no run of this machine had been.
-    pub is_new: bool,
     /// What would have stopped it, and where.
     pub stops: Vec<(Guard, u64)>,
 }
@@ -164,9 +165,11 @@ pub(super) struct Watch {
     state: State,
     own: Range<u64>,
     stubs: Range<u64>,
+    zeros: Vec<Range<u64>>,
     /// Bytes of the function that some run executed.
     covered: Vec<bool>,
-    is_new: bool,
+    /// Pieces of it that this run executed, from byte to byte.
+    pieces: FxHashSet<(usize, usize)>,
     blocks: u32,
     system_calls: u64,
     chunks: Vec<u64>,
@@ -192,6 +195,8 @@ pub(super) struct Machine<'a> {
     fresh: Saved,
     /// What is writable, as the file has it.
     data: Vec<&'a Segment>,
+    /// Pieces of the function that runs executed which are known.
+    known: FxHashSet<(usize, usize)>,
 }
 
 impl<'a> Machine<'a> {
@@ -206,8 +211,9 @@ impl<'a> Machine<'a> {
             state: State::new(0),
             own: subject.start..subject.start + subject.size,
             stubs: subject.stubs.clone(),
+            zeros: subject.zeros.to_vec(),
             covered: vec![false; subject.size as usize],
-            is_new: false,
+            pieces: FxHashSet::default(),
             blocks: 0,
             system_calls: 0,
             chunks: Vec::new(),
@@ -253,7 +259,17 @@ impl<'a> Machine<'a> {
             uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;
         }
         let fresh = uc.save()?;
-        Ok(Machine { subject, uc, fresh, data })
+        Ok(Machine { subject, uc, fresh, data, known: FxHashSet::default() })
+    }
+
+    /// Has the last run come to code where no run had been that is known?
+    pub fn is_new(&self) -> bool {
+        !self.uc.data().pieces.is_subset(&self.known)
+    }
+
+    /// The last run is known from now on.
+    pub fn know(&mut self) {
+        self.known.extend(&self.uc.data().pieces);
     }
 
     /// Bytes of the function that some run executed.
@@ -343,7 +359,7 @@ impl<'a> Machine<'a> {
         self.look().into_iter().for_each(|look| look.end(is_left, returned));
         let unclear = registers.unclear_flags(&*self.uc);
         let stops = std::mem::take(&mut self.uc.data_mut().stops);
-        Ok(Ran { end, before, after, unclear, calls, is_new: self.uc.data().is_new, stops })
+        Ok(Ran { end, before, after, unclear, calls, stops })
     }
 
     /// A function of C: what may change has changed, and it returns.
@@ -368,6 +384,9 @@ impl<'a> Machine<'a> {
             return Err(End::Stopped("it goes on in code that is not here".to_owned()));
         }
         let uc = &mut *self.uc;
+        let now = r.general(uc);
+        let written = uc.data_mut().look.as_mut().map(|look| look.calls(&now)).unwrap_or_default();
+        let passes = abi.args.iter().filter(|reg| written.contains(**reg)).map(|reg| (*reg, now[*reg] as u8)).collect();
         let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
         // Compilers put nothing behind a call that does not return.
         let ends = name.is_some_and(|n| is_end(n)) || ends.contains(&back);
@@ -400,7 +419,7 @@ impl<'a> Machine<'a> {
             look.returned(&now);
         }
         watch.returns.push(watch.steps);
-        Ok(Called { to: name.map_or_else(|| format!("{to:#x}"), Clone::clone), back, off, ends })
+        Ok(Called { to: name.map_or_else(|| format!("{to:#x}"), Clone::clone), back, off, ends, passes })
     }
 
     /// Registers and memory of a state.
@@ -414,7 +433,8 @@ impl<'a> Machine<'a> {
             uc.store(at, &was);
         }
         for chunk in uc.data().chunks.clone() {
-            uc.store(chunk, &contents(&state, chunk));
+            let bytes = contents(&state, &uc.data().zeros, chunk);
+            uc.store(chunk, &bytes);
         }
         for reg in (0..abi.regs.len() as u8).map(Reg).filter(|reg| Some(*reg) != abi.zero || *reg == abi.sp) {
             let argument = abi.args.iter().position(|arg| *arg == reg);
@@ -438,7 +458,8 @@ impl<'a> Machine<'a> {
             put_word(uc, sp, EXIT);
         }
         let watch = uc.data_mut();
-        (watch.blocks, watch.system_calls, watch.is_new, watch.state) = (0, 0, false, state);
+        (watch.blocks, watch.system_calls, watch.state) = (0, 0, state);
+        watch.pieces.clear();
         (watch.left, watch.stopped, watch.poked, watch.steps) = (None, None, None, 0);
         watch.stops.clear();
         watch.returns.clear();
@@ -470,13 +491,13 @@ impl<'a> Machine<'a> {
 
     /// A number that all memory outside of the stack goes into, as far as it was changed.
     pub fn memory(&self) -> u64 {
-        let Watch { state, chunks, .. } = self.uc.data();
+        let Watch { state, chunks, zeros, .. } = self.uc.data();
         let mut chunks = chunks.clone();
         chunks.sort_unstable();
         let given = chunks.into_iter().filter_map(|at| {
             let mut now = vec![0; CHUNK as usize];
             self.uc.load(at, &mut now);
-            (now != contents(state, at)).then_some((at, now))
+            (now != contents(state, zeros, at)).then_some((at, now))
         });
         let mut all = 0_u64;
         for (at, bytes) in given.chain(self.changed().into_iter().map(|changed| (changed.at, changed.now))) {
@@ -485,6 +506,16 @@ impl<'a> Machine<'a> {
             all = words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]).fold(all ^ at, mixed);
         }
         all
+    }
+}
+
+impl Called {
+    /// The same call? Of arguments those are compared that both were given: of others nobody knows whether they are any.
+    pub fn is_like(&self, other: &Called) -> bool {
+        let given = |reg| other.passes.iter().find(|(of, _)| *of == reg);
+        let differs = |(reg, value): &(Reg, u8)| given(*reg).is_some_and(|(_, other)| other != value);
+        let same = (&self.to, self.back, self.off, self.ends) == (&other.to, other.back, other.off, other.ends);
+        same && !self.passes.iter().any(differs)
     }
 }
 
@@ -584,8 +615,11 @@ fn is_end(name: &str) -> bool {
 /// Bytes after which the contents of memory begin anew.
 const PERIOD: u64 = 512;
 
-/// Memory as a state has it.
-fn contents(state: &State, at: u64) -> Vec<u8> {
+/// Memory as a state has it, or zeros.
+fn contents(state: &State, zeros: &[Range<u64>], at: u64) -> Vec<u8> {
+    if zeros.iter().any(|range| range.contains(&at)) {
+        return vec![0; CHUNK as usize];
+    }
     let words: Vec<u8> = (0..PERIOD).step_by(8).flat_map(|off| state.word(at + off).to_le_bytes()).collect();
     words.repeat((CHUNK / PERIOD) as usize)
 }
@@ -597,8 +631,8 @@ fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     let from = pc.wrapping_sub(watch.own.start) as usize;
     let end = from.saturating_add(size).min(watch.covered.len());
     if let Some(bytes) = watch.covered.get_mut(from..end) {
-        watch.is_new |= bytes.first() == Some(&false);
         bytes.fill(true);
+        watch.pieces.insert((from, end));
     }
     if watch.stubs.contains(&pc) {
         watch.left = Some(pc);
@@ -666,7 +700,7 @@ fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
         watch.stopped = Some(format!("it uses more than {} KiB of memory", (CHUNKS as u64 * CHUNK) >> 10));
         return false;
     }
-    let bytes = contents(&watch.state, chunk);
+    let bytes = contents(&watch.state, &watch.zeros, chunk);
     if uc.map(chunk, CHUNK, Holds::Data).is_err() {
         uc.data_mut().stopped = Some("it uses an address that no memory can have".to_owned());
         return false;

@@ -1,24 +1,29 @@
 //! The objects of an archive: who wrote each, which functions C calls, and images of what is to be run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, noted, origin};
-use link::{Image, Input, Options, Runnable, SymbolKind, link, runnable};
+use link::{Access, Image, Input, Options, Runnable, Segment, SymbolKind, link, runnable};
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
+use super::state::CHUNK;
 use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
 use crate::marks::pads::has_pad;
 
 /// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
 const CODE: u64 = 0x5d_36c0_0000;
+
+/// So many bytes of zeros are memory only where they are touched.
+const MANY: u64 = 16 * CHUNK;
 
 /// Of so many objects, most are not by hand: another compiler has made them.
 const SEVERAL: usize = 5;
@@ -69,10 +74,18 @@ impl Marked {
     }
 }
 
+/// Objects that run together.
+pub(super) struct Linked {
+    pub image: Image,
+    /// The ends of those functions that no person wrote.
+    pub ends: FxHashSet<u64>,
+    /// Zeros that are no part of the image's segments.
+    pub zeros: Vec<Range<u64>>,
+}
+
 /// The objects.
 pub(super) struct Members {
-    /// Each with the ends of those functions that no person wrote.
-    pub images: Vec<(Image, FxHashSet<u64>)>,
+    pub images: Vec<Linked>,
     /// Each with the number of its image.
     pub functions: Vec<(usize, Function)>,
     pub objects: usize,
@@ -131,7 +144,7 @@ impl Members {
             count => 2 * tables >= count,
         };
         let groups = members.linked(backend, (&inputs, &linkable), &chosen);
-        for (image, of) in groups {
+        for (mut image, of) in groups {
             let number = members.images.len();
             let is_library = of.first().is_some_and(|member| authors[*member] == Author::Linker);
             let wants_rows = if is_library { most_have_rows(backend, &image)? } else { wants_rows };
@@ -166,7 +179,8 @@ impl Members {
             let ends =
                 image.symbols.iter().filter(|s| s.size > 0 && !matches!(author(s), Some(Author::Person(_)) | None));
             let ends = ends.map(|symbol| symbol.address + symbol.size).collect();
-            members.images.push((image, ends));
+            let zeros = without_zeros(&mut image);
+            members.images.push(Linked { image, ends, zeros });
         }
         Ok(members)
     }
@@ -203,6 +217,25 @@ impl Members {
             _ => alone,
         }
     }
+}
+
+/// Cut long zeros out of the image's segments.
+fn without_zeros(image: &mut Image) -> Vec<Range<u64>> {
+    let (mut zeros, mut tails) = (Vec::new(), Vec::new());
+    for segment in image.segments.iter_mut().filter(|segment| segment.access == Access::Write) {
+        let full = segment.bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let start = (segment.address + full as u64).next_multiple_of(CHUNK);
+        let end = segment.address.saturating_add(segment.mem_size);
+        let cut = end & !(CHUNK - 1);
+        if cut.saturating_sub(start) >= MANY {
+            segment.mem_size = start - segment.address;
+            segment.bytes.truncate(full);
+            zeros.push(start..cut);
+            tails.push(Segment { address: cut, bytes: Vec::new(), mem_size: end - cut, access: Access::Write });
+        }
+    }
+    image.segments.extend(tails.into_iter().filter(|tail| tail.mem_size > 0));
+    zeros
 }
 
 /// Who refers to a function.

@@ -4,9 +4,13 @@
 
 use codegen::words::abi::Reg;
 
+use link::PAGE;
+
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
 use crate::engine::rng::Rng;
 
+/// Bytes of memory that a function is given at once: the engine takes its time for each.
+pub(super) const CHUNK: u64 = 4 * PAGE;
 /// The first pointer, and from one to the next. Below it is nothing that a function is given.
 const FIRST: u64 = 0x51_0000_8000;
 const STEP: u64 = 0x10_0000;

@@ -5,6 +5,7 @@
 //! (kernels being built), `qemu` (kernels running), `kernels` (which there are), `boot` (kernels built and run), `hook` (modules) and `document`.
 
 mod apt;
+mod audit_mutants;
 mod bless;
 mod boot;
 mod checker;
@@ -32,6 +33,7 @@ mod running;
 mod selftests;
 mod tools;
 mod tree;
+mod unwind_edit;
 mod verb;
 mod writers;
 
@@ -50,6 +52,11 @@ const VERBS: &[Verb] = &[
         name: "audit-enforced",
         usage: "[ARCH ...]  run functions of Debian's packages that change stacks or return addresses where that is enforced, and write results/enforced.md",
         run: enforced::run,
+    },
+    Verb {
+        name: "audit-mutants",
+        usage: "[ARCH ...]  put faults into clean functions of Debian's packages, see which the audit claims, and write results/audit-mutants.md",
+        run: audit_mutants::run,
     },
     Verb {
         name: "bless",
