@@ -256,8 +256,11 @@ fn a_program_runs_as_it_does_alone_and_its_calls_are_recorded() {
     assert_eq!((run.status.code(), &*run.stdout), (Some(3), &b"2000\n"[..]), "{told}");
     assert!(told.contains("traced 3 of 3 functions") && told.contains("2,003 calls in"), "{told}");
     let report = ok(dir, &["report", "--sort", "calls"]);
-    let calls: Vec<Vec<&str>> = report.lines().map(|line| line.split_whitespace().rev().take(2).collect()).collect();
+    let (table, clock) = report.split_once("# the CPU's clock: ").unwrap();
+    let calls: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().rev().take(2).collect()).collect();
     assert_eq!(calls[1..], [["work", "2000"], ["many", "2"], ["main", "1"]], "{report}");
+    let megahertz: f64 = clock.strip_suffix(" MHz\n").unwrap().parse().unwrap();
+    assert!((1.0..10_000.0).contains(&megahertz), "{clock}");
     // A signal that ends it ends us too, and what was recorded is there. The recording before is kept.
     let killed = tool(dir, &["-q", "-f", "work", "--", "./program", "0", "9"]);
     assert_eq!((killed.status.signal(), &*killed.stdout, &*killed.stderr), (Some(9), &b"2000\n"[..], &b""[..]));

@@ -94,7 +94,7 @@ impl Objects {
         let (id, first) = (self.known.len() as u32 + 1, self.next);
         let next = u32::try_from(object.functions.len()).ok().and_then(|n| first.checked_add(n));
         self.next = next.filter(|n| *n <= tramptool::Filling::IDS).ok_or_else(|| {
-            Error::new(format!("{}: more functions than a record has numbers for; valid: fewer, by -F", path.display()))
+            Error::new(format!("{}: more functions than a record has numbers for; valid: fewer, by -f", path.display()))
         })?;
         let numbered = Arc::new(Numbered { id, first, object });
         self.known.insert(path.to_owned(), numbered.clone());

@@ -220,6 +220,29 @@ begin kept_less
 	ret
 end kept_less
 
+// It comes to its wrong row if its callee returns a pointer.
+begin shown_late
+	save
+	bl	helper
+	str	wzr, [x0]
+	ldp	x29, x30, [sp], #32
+	.cfi_restore x29
+	.cfi_restore x30
+	nop
+	ret
+end shown_late
+
+// Its second callee is given what the first may have left.
+begin passes
+	save
+	mov	x10, #7
+	bl	helper
+	mov	x1, x10
+	bl	helper
+	restore
+	ret
+end passes
+
 	.bss
 	.globl	memory
 	.type	memory, %object

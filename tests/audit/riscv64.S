@@ -226,6 +226,29 @@ begin kept_less
 	ret
 end kept_less
 
+# It comes to its wrong row if its callee returns a pointer.
+begin shown_late
+	save
+	call	helper
+	sw	zero, 0(a0)
+	ld	ra, 24(sp)
+	.cfi_restore ra
+	addi	sp, sp, 32
+	nop
+	ret
+end shown_late
+
+# Its second callee is given what the first may have left.
+begin passes
+	save
+	li	t1, 7
+	call	helper
+	mv	a1, t1
+	call	helper
+	restore
+	ret
+end passes
+
 	.bss
 	.globl	memory
 	.type	memory, @object

@@ -238,6 +238,32 @@ begin kept_less
 	ret
 end kept_less
 
+# It comes to its wrong row if its callee returns a pointer.
+begin shown_late
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	call	helper@PLT
+	movl	$22, (%rax)
+	pop	%rbx
+	.cfi_restore rbx
+	nop
+	ret
+end shown_late
+
+# Its second callee is given what the first may have left.
+begin passes
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	mov	$7, %r10d
+	call	helper@PLT
+	mov	%r10, %rdi
+	call	helper@PLT
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+end passes
+
 	.bss
 	.globl	memory
 	.type	memory, @object

@@ -27,6 +27,13 @@ impl Timeline {
         (!rates.is_empty()).then_some(Timeline { pairs, rates })
     }
 
+    /// Ticks in a second, between the first pair and the last.
+    pub fn frequency(&self) -> u64 {
+        let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) else { return 0 };
+        let ticks = u128::from(last.0 - first.0) * 1_000_000_000;
+        u64::try_from(ticks / u128::from(last.1 - first.1)).unwrap_or(u64::MAX)
+    }
+
     /// Nanoseconds of CLOCK_MONOTONIC. Before the first pair and behind the last, the rate is that of the nearest two. `near` is
     /// the pair before the time that was asked for last: most often it is that of this one.
     pub fn nanoseconds(&self, ticks: u64, near: &mut usize) -> u64 {
@@ -56,6 +63,8 @@ mod tests {
         let line = line(&[(3000, 2000), (1000, 1000), (4000, 4000)]).unwrap();
         let at = [0, 1000, 2000, 3000, 3500, 4000, 5000].map(|ticks| line.nanoseconds(ticks, &mut 0));
         assert_eq!(at, [500, 1000, 1500, 2000, 3000, 4000, 6000]);
+        assert_eq!(line.frequency(), 1_000_000_000);
+        assert_eq!(self::line(&[(0, 0), (21, 10), (63, 30)]).unwrap().frequency(), 2_100_000_000);
         let mut near = 0;
         assert_eq!(
             [3500, 3600, 4000, 5000, 1000, 0].map(|ticks| line.nanoseconds(ticks, &mut near)),

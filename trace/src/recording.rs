@@ -110,6 +110,12 @@ impl<R> Recording<R> {
         }
     }
 
+    /// The frequency of the clock in the records, in Hz, as pairs of readings of both clocks show it; none without two pairs.
+    pub fn frequency(&self) -> Option<u64> {
+        let timeline = self.timeline.as_ref().filter(|_| self.session.clock != Clock::None);
+        timeline.map(Timeline::frequency)
+    }
+
     /// A time of the records in this unit. `near` is for [`Timeline::nanoseconds`].
     pub(crate) fn time(&self, ticks: u64, near: &mut usize) -> u64 {
         self.timeline.as_ref().map_or(ticks, |line| line.nanoseconds(ticks, near))

@@ -7,14 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tempfile::TempDir;
 use wildmatch::WildMatch;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
-use crate::tools::{read, root, tramptool, write};
+use crate::tools::{below, call, name, read, root, tramptool, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
 
@@ -73,7 +75,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     for (arch, suite) in corpus.suites.iter().filter(|(arch, _)| args.is_empty() || args.contains(arch)) {
         for (package, file) in fetched(&(&corpus.packages | &corpus.libraries), arch, suite)? {
-            match audited(&package, arch, &file)? {
+            match audited(&package, arch, &corpus.files(&package, &file)?)? {
                 Ok(row) => rows.extend(Some(row).filter(|row| corpus.has_assembly(row))),
                 Err(why) => refused.push(format!("{package} ({arch}): {why}")),
             }
@@ -108,12 +110,18 @@ pub fn fetched(wanted: &BTreeSet<String>, arch: &str, suite: &str) -> Result<Vec
     Ok(files.filter(|(_, file)| file.exists()).collect())
 }
 
+/// What is audited of a package: all of it, or the archives and objects that lie unpacked in a directory.
+struct Given {
+    files: Vec<PathBuf>,
+    _unpacked: Option<TempDir>,
+}
+
 /// What the tool says of a package, or why it refuses it.
-fn audited(package: &str, arch: &str, file: &Path) -> Result<Result<Row, String>, Failure> {
+fn audited(package: &str, arch: &str, given: &Given) -> Result<Result<Row, String>, Failure> {
     eprintln!("{arch} {package}");
     let mut tool = tramptool();
-    let said = tool.arg("audit").arg(file).args(["--format", "json"]).output();
-    let said = said.map_err(|e| Failure::at(file, e, "build the tool"))?;
+    let said = tool.arg("audit").args(&given.files).args(["--format", "json"]).output();
+    let said = said.map_err(|e| Failure::new(package, e.to_string(), "build the tool"))?;
     let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
         return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
     };
@@ -153,6 +161,23 @@ impl Corpus {
     pub fn read() -> Result<Corpus, Failure> {
         let list = root().join("lab/xtask/audit-corpus.toml");
         toml::from_str(&read(&list)?).map_err(|e| Failure::at(&list, e, "mend it"))
+    }
+
+    /// Of a package that has archives, those are asked about: who wrote what in its shared libraries, nobody can tell.
+    fn files(&self, package: &str, file: &Path) -> Result<Given, Failure> {
+        let whole = Given { files: vec![file.to_owned()], _unpacked: None };
+        if self.libraries.contains(package) {
+            return Ok(whole);
+        }
+        let made = tempfile::tempdir().map_err(|e| Failure::at(Path::new("."), e, "make room"))?;
+        call(Command::new("dpkg-deb").arg("-x").arg(file).arg(made.path()))?;
+        let wanted =
+            |file: &PathBuf| [".a", ".o", ".h"].iter().any(|end| name(file).ends_with(end)) && !file.is_symlink();
+        let files: Vec<PathBuf> = below(made.path())?.into_iter().filter(wanted).collect();
+        if files.iter().any(|file| !name(file).ends_with(".h")) {
+            return Ok(Given { files, _unpacked: Some(made) });
+        }
+        Ok(whole)
     }
 
     /// Has a package assembly? Of a shared library, its sources say so.

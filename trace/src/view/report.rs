@@ -83,6 +83,9 @@ pub struct Report {
     pub command: Vec<String>,
     /// The unit of times: `ns`, `ticks`, or `order` where there are none.
     pub unit: &'static str,
+    /// The frequency of the CPU's clock in Hz, as it was compared with CLOCK_MONOTONIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_hz: Option<u64>,
     /// The number of threads.
     pub threads: usize,
     /// The number of calls that are shown.
@@ -131,7 +134,8 @@ impl Report {
         let command = recording.session.command.clone();
         let (threads, calls) = (recording.threads.len(), rows.iter().map(|row| row.calls).sum());
         let (lost, cut) = (recording.lost(), recording.cut.is_some());
-        Ok(Report { version: 1, command, unit, threads, calls, lost, unread, cut, rows, of })
+        let clock_hz = recording.frequency();
+        Ok(Report { version: 1, command, unit, clock_hz, threads, calls, lost, unread, cut, rows, of })
     }
 
     /// Write it as a table.
@@ -152,7 +156,9 @@ impl Report {
             });
             written(writeln!(out, "{times}{:>10}  {caller}{}", row.calls, printable(&row.function)))?;
         }
-        self.notes().iter().try_for_each(|note| written(writeln!(out, "# {note}")))
+        self.notes().iter().try_for_each(|note| written(writeln!(out, "# {note}")))?;
+        let Some(hz) = self.clock_hz else { return Ok(()) };
+        written(writeln!(out, "# the CPU's clock: {:.3} MHz", hz as f64 / 1e6))
     }
 
     /// What has to be known of the numbers, a sentence each.
