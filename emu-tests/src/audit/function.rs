@@ -678,12 +678,12 @@ impl Outcome {
     fn said(&self) -> String {
         let calls: Vec<&str> = self.calls.iter().map(|call| call.to.as_str()).collect();
         let end = match &self.end {
-            End::Returned => "returns",
-            End::Ended => "ends in a call",
-            End::Switched => "goes to another stack",
-            End::Guarded => "is stopped by a check",
+            End::Returned => "it returns",
+            End::Ended => "it ends in a call",
+            End::Switched => "it goes to another stack",
+            End::Guarded => "a check stops it",
             End::Stopped(why) => why,
         };
-        format!("calls of {}, and then: it {}", calls.join(", "), end.trim_start_matches("it "))
+        format!("calls of {}, and then: {end}", calls.join(", "))
     }
 }

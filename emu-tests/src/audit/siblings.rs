@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::Audited;
 use super::claim::Claim;
 use super::function::Judged;
 use super::look::HABIT;
@@ -28,18 +27,18 @@ pub(super) fn beside(functions: &mut [Judged]) {
     }
 }
 
-/// Claim of functions that change many registers what those of the same name for other architectures keep.
-pub fn siblings(all: &mut [&mut Audited]) {
+/// Claim of functions that change many registers what those of the same name for other architectures keep. Each architecture comes with
+/// its functions.
+pub fn siblings(all: &mut [(&'static str, &mut [Judged])]) {
     let mut keepers: BTreeMap<String, &'static str> = BTreeMap::new();
-    for audited in all.iter() {
-        let keeps = audited.functions.iter().filter(|f| f.habits.is_habit() && f.habits.changes.is_empty());
-        keepers.extend(keeps.map(|f| (f.symbol.clone(), audited.arch)));
+    for (arch, functions) in all.iter() {
+        let keeps = functions.iter().filter(|f| f.habits.is_habit() && f.habits.changes.is_empty());
+        keepers.extend(keeps.map(|f| (f.symbol.clone(), *arch)));
     }
-    for audited in all {
-        let arch = audited.arch;
-        for function in &mut audited.functions {
+    for (arch, functions) in all {
+        for function in functions.iter_mut() {
             let habits = &function.habits;
-            let Some(other) = keepers.get(&function.symbol).filter(|other| **other != arch) else { continue };
+            let Some(other) = keepers.get(&function.symbol).filter(|other| *other != arch) else { continue };
             let Some(first) = habits.changes.values().min_by_key(|claim| claim.offset) else { continue };
             if habits.changes.len() < HABIT || !habits.keeps.is_empty() {
                 continue;

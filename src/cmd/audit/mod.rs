@@ -130,7 +130,9 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     let here = std::env::current_dir().unwrap_or_default();
     let _threads = args.sandbox.enter_with(&[asked.engine], args.output.as_deref())?;
     let mut done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
-    siblings(&mut done.iter_mut().map(|done| &mut done.audited).collect::<Vec<_>>());
+    let mut of_architectures: Vec<(&str, &mut [Judged])> =
+        done.iter_mut().map(|done| (done.audited.arch, done.audited.functions.as_mut_slice())).collect();
+    siblings(&mut of_architectures);
     let mut findings: Vec<Finding> = done.iter().flat_map(Done::findings).collect();
     findings.iter_mut().for_each(|finding| finding.accepted = accepted.accepts(&finding.finding));
     findings.sort_by(|a, b| (a.claim.tier, a.claim.kind, &a.finding).cmp(&(b.claim.tier, b.claim.kind, &b.finding)));
