@@ -15,7 +15,7 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 26] = [
+const CLAIMS: [(&str, &[&str]); 28] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -38,10 +38,19 @@ const CLAIMS: [(&str, &[&str]); 26] = [
     ("row_vector", &["C4"]),
     ("shown_late", &["C5"]),
     ("passes", &["C3"]),
+    ("reloads", &["C3"]),
+    ("restores", &[]),
     ("dropped", &["C12"]),
     ("kept_1", &[]),
     ("kept_2", &[]),
     ("kept_less", &["C13"]),
+];
+
+/// Functions that need a register which their callee may have changed, and that register; one instruction names it behind the call.
+const NEEDS: [(&str, [(&str, &str); 3]); 3] = [
+    ("depends", [("x86_64", "r10"), ("arm64", "x10"), ("riscv64", "t3")]),
+    ("passes", [("x86_64", "r10"), ("arm64", "x10"), ("riscv64", "t1")]),
+    ("reloads", [("x86_64", "rcx"), ("arm64", "x9"), ("riscv64", "t1")]),
 ];
 
 /// What one architecture has and others cannot have: a red zone, instructions that differ each time, vector registers that C keeps.
@@ -118,6 +127,17 @@ fn each_breach_of_the_convention_is_claimed_and_nothing_else() {
             let shown = said("instruction") && said("want") && said("got") && finding["seed"].is_u64();
             let way = finding["path"].as_array().is_some_and(|path| !path.is_empty());
             assert!(shown && way && finding["context"].is_array(), "{arch}: {finding:#}");
+        }
+        for (name, needs) in NEEDS {
+            let found = report["findings"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap();
+            let says = found["instruction"].as_str().unwrap();
+            let register = needs.iter().find(|(of, _)| *of == arch).unwrap().1;
+            assert!(found["place"] == register && says.contains(register), "{arch}: {found:#}");
+            let context: Vec<&str> =
+                found["context"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+            let arrow = context.iter().position(|line| line.starts_with("=>")).unwrap();
+            let call = ["call", "bl ", "jalr"].iter().any(|call| context[arrow - 1].contains(call));
+            assert!(call || name == "depends", "{arch}: {found:#}");
         }
         let unit = &report["units"][0];
         assert_eq!((&signs(unit), &unit["private"], &unit["objects"]), (&1, &1.into(), &2.into()), "{arch}");
@@ -516,9 +536,9 @@ fn an_unprotected_object_among_protected_ones_is_claimed() {
     }
 }
 
-/// A function with a landing pad, one without, one that returns by a return to itself, one that jumps to where no landing pad is: by
-/// architecture.
-const MARKED: [(&str, [&str; 4]); 3] = [
+/// A function with a landing pad, one without, one that returns by a return to itself, one that jumps to where no landing pad is,
+/// one that calls where a register says: by architecture.
+const MARKED: [(&str, [&str; 5]); 3] = [
     (
         "x86_64",
         [
@@ -526,6 +546,7 @@ const MARKED: [(&str, [&str; 4]); 3] = [
             "xor %eax, %eax\n ret",
             "endbr64\n lea 1f(%rip), %rax\n push %rax\n ret\n1: ret",
             "endbr64\n lea 1f(%rip), %rax\n jmp *%rax\n1: ret",
+            "endbr64\n sub $8, %rsp\n mov other@GOTPCREL(%rip), %rax\n call *%rax\n add $8, %rsp\n ret",
         ],
     ),
     (
@@ -535,6 +556,7 @@ const MARKED: [(&str, [&str; 4]); 3] = [
             "mov x0, #0\n ret",
             "hint #34\n adr x1, 1f\n ret x1\n1: ret",
             "hint #34\n adr x1, 1f\n br x1\n1: ret",
+            "hint #34\n stp x29, x30, [sp, #-16]!\n adrp x1, :got:other\n ldr x1, [x1, :got_lo12:other]\n blr x1\n ldp x29, x30, [sp], #16\n ret",
         ],
     ),
     (
@@ -544,6 +566,7 @@ const MARKED: [(&str, [&str; 4]); 3] = [
             "li a0, 0\n ret",
             "auipc zero, 0\n lla t0, 1f\n jr t0\n1: ret",
             "auipc zero, 0\n lla t1, 1f\n jr t1\n1: ret",
+            "auipc zero, 0\n addi sp, sp, -16\n sd ra, 8(sp)\n .option pic\n la t1, other\n jalr t1\n ld ra, 8(sp)\n addi sp, sp, 16\n ret",
         ],
     ),
 ];
@@ -557,7 +580,7 @@ fn a_note_that_promises_too_much_is_claimed() {
         let marks = tool::backend(arch).unwrap().facts().marks.as_ref().unwrap();
         let bench = Bench::new();
         let gcc = format!("{tools}gcc");
-        let c = "long with(void), without(void), hops(void), jumps(void);\nlong (*all[])(void) = { with, without };\nlong use(void) { return all[1]() + with() + hops() + jumps(); }\n";
+        let c = "long with(void), without(void), hops(void), jumps(void), calls(void);\nlong (*all[])(void) = { with, without };\nlong use(void) { return all[1]() + with() + hops() + jumps() + calls(); }\n";
         fs::write(bench.path("use.c"), c).unwrap();
         bench.tool(&gcc, &["-c", "use.c"]);
         let pads = marks.bits(Promise::Pads);
@@ -567,7 +590,7 @@ fn a_note_that_promises_too_much_is_claimed() {
                 ".section .note.gnu.property, \"a\"\n.balign 8\n.4byte 4, 16, 5\n.asciz \"GNU\"\n.4byte {:#x}, 4, {bits}, 0\n",
                 marks.property
             );
-            let functions = ["with", "without", "hops", "jumps"].iter().zip(codes).map(|(name, code)| {
+            let functions = ["with", "without", "hops", "jumps", "calls"].iter().zip(codes).map(|(name, code)| {
                 format!(".globl {name}\n.type {name}, %function\n{name}:\n {code}\n.size {name}, . - {name}\n")
             });
             fs::write(bench.path("hand.s"), format!(".text\n{}{note}", functions.collect::<String>())).unwrap();

@@ -243,6 +243,38 @@ begin passes
 	ret
 end passes
 
+// It needs x9 once, and then has the same value there for itself.
+begin reloads
+	save
+	str	x19, [sp, #16]
+	.cfi_rel_offset x19, 16
+	adrp	x19, :got:memory
+	ldr	x19, [x19, :got_lo12:memory]
+	mov	x9, x19
+	bl	helper
+	str	x0, [x9]
+	mov	x9, x19
+	str	x0, [x9]
+	nop
+	ldr	x19, [sp, #16]
+	.cfi_restore x19
+	restore
+	ret
+end reloads
+
+// What its callee has left in x3 goes through it to the next one, which nobody gives an argument there.
+begin restores
+	save
+	bl	helper
+	str	x3, [sp, #16]
+	mov	x3, #7
+	add	x0, x0, x3
+	ldr	x3, [sp, #16]
+	bl	helper
+	restore
+	ret
+end restores
+
 	.bss
 	.globl	memory
 	.type	memory, %object

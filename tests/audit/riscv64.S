@@ -249,6 +249,37 @@ begin passes
 	ret
 end passes
 
+# It needs t1 once, and then has the same value there for itself.
+begin reloads
+	save
+	sd	s1, 16(sp)
+	.cfi_rel_offset s1, 16
+	la	s1, memory
+	mv	t1, s1
+	call	helper
+	sd	a0, 0(t1)
+	mv	t1, s1
+	sd	a0, 0(t1)
+	nop
+	ld	s1, 16(sp)
+	.cfi_restore s1
+	restore
+	ret
+end reloads
+
+# What its callee has left in a3 goes through it to the next one, which nobody gives an argument there.
+begin restores
+	save
+	call	helper
+	sd	a3, 16(sp)
+	li	a3, 7
+	add	a0, a0, a3
+	ld	a3, 16(sp)
+	call	helper
+	restore
+	ret
+end restores
+
 	.bss
 	.globl	memory
 	.type	memory, @object

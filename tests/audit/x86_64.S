@@ -264,6 +264,41 @@ begin passes
 	ret
 end passes
 
+# It needs rcx once, and then has the same value there for itself.
+begin reloads
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	mov	memory@GOTPCREL(%rip), %rbx
+	mov	%rbx, %rcx
+	call	helper@PLT
+	mov	%rax, (%rcx)
+	mov	%rbx, %rcx
+	mov	%rax, 0(%rcx)
+	nop
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	ret
+end reloads
+
+# What its callee has left in rcx goes through it to the next one, which nobody gives an argument there.
+begin restores
+	sub	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	helper@PLT
+	push	%rcx
+	.cfi_adjust_cfa_offset 8
+	mov	$7, %ecx
+	add	%rcx, %rax
+	pop	%rcx
+	.cfi_adjust_cfa_offset -8
+	call	helper@PLT
+	add	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+end restores
+
 	.bss
 	.globl	memory
 	.type	memory, @object

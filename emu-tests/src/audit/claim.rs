@@ -5,6 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// The place of a dependence that no register alone shows.
+pub(super) const TOGETHER: &str = "several registers together";
+
 /// The kinds of claims, with what they are about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema)]
 pub enum Kind {
@@ -203,6 +206,12 @@ impl fmt::Display for Claim {
                     "It needs {place} behind the call of {callee}, which may leave {got} there in place of {want}"
                 )
             }
+            Kind::C3 if place == TOGETHER => {
+                write!(
+                    f,
+                    "With callees that change all registers that they may: {got}; with callees that keep them: {want}"
+                )
+            }
             Kind::C3 => {
                 write!(f, "It needs {place} behind a call: with {want} there, and with {got}, it does not do the same")
             }
@@ -229,7 +238,7 @@ impl fmt::Display for Claim {
             Kind::C11 => write!(f, "{got}: the CPU stops it. {want}"),
             Kind::C12 => write!(
                 f,
-                "It saves {place} here, as others before its first call; those it restores, and of {place} the caller had {want} and \
+                "It saves {place} here, as others before its first call; most of those it restores, and of {place} the caller had {want} and \
                  finds {got}"
             ),
             Kind::C13 if callee.is_empty() => write!(f, "It changes {got}, otherwise than {want}"),

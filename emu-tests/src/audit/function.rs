@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::asked::Asked;
-use super::claim::{Claim, Kind, Tier};
+use super::claim::{Claim, Kind, TOGETHER, Tier};
 use super::habits::Habits;
 use super::look::{Lines, Look, Place, low};
 use super::machine::{Called, Callee, End, Machine, Part, Poke, Ran, Subject, parts};
@@ -26,7 +26,7 @@ use crate::marks::pads::has_pad;
 
 /// Runs that return, of which fewer are too few.
 const FEW: usize = 3;
-/// Runs that are looked at in each instruction.
+/// Runs that are looked at in each instruction, as they come to new code or lose something.
 const LOOKS: usize = 6;
 /// And so many at least if it calls: an argument that is a small number does not show that it is saved.
 const LEAST: usize = 4;
@@ -263,7 +263,8 @@ impl Judge<'_> {
             next: all().map(|line| (line.at, line.at + u64::from(line.size))).collect(),
             calls: which(&is_call),
             returns: which(&|line| line.branch.is_some_and(|branch| branch.pops)),
-            indirect: which(&|line| line.branch.is_some_and(|branch| branch.indirect.is_some())),
+            // A call comes back from a function of others without having been seen there.
+            indirect: which(&|line| line.branch.is_some_and(|branch| branch.indirect.is_some() && !branch.pushes)),
         }
     }
 
@@ -271,6 +272,7 @@ impl Judge<'_> {
     fn runs(&mut self, asked: &Asked, judged: &mut Judged) -> Result<Runs> {
         let mut fast = Machine::new(self.subject, None)?;
         let (mut ends, mut to_look, mut to_pair) = (HashMap::<String, usize>::new(), Vec::new(), Vec::new());
+        let mut telling = 0;
         for number in numbers(asked) {
             if number >= SYSTEMATIC && asked.seed.is_none() && judged.returned >= FEW {
                 break;
@@ -291,9 +293,11 @@ impl Judge<'_> {
             why.into_iter().for_each(|why| *ends.entry(why).or_default() += 1);
             // One that did not return may have been given what nobody gives it, and has overwritten its own frame.
             let least = if ran.calls.is_empty() { 1 } else { LEAST };
-            let wanted = fast.is_new() || lost || to_look.len() < least;
-            if ran.end == End::Returned && wanted && to_look.len() < LOOKS {
+            let is_telling = fast.is_new() || lost;
+            let wanted = if is_telling { telling < LOOKS } else { to_look.len() < least };
+            if ran.end == End::Returned && wanted {
                 to_look.push(number);
+                telling += usize::from(is_telling);
                 fast.know();
             }
             if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
@@ -439,8 +443,7 @@ impl Judge<'_> {
             }
         }
         if alone.is_empty() {
-            let values = (gentle.said(), hostile.said());
-            let claim = Claim::of(Kind::C3, Tier::Error, "several registers together", values, number);
+            let claim = Claim::of(Kind::C3, Tier::Error, TOGETHER, gentle.unlike(&hostile), number);
             let callee = hostile.calls.first().map(|call| call.to.clone()).unwrap_or_default();
             self.claim(Claim { callee, ..claim });
         }
@@ -472,11 +475,11 @@ impl Judge<'_> {
             };
             for (call, (mut first, mut end)) in (0..).zip(spans) {
                 let Some(mut poked) = matters(call, first)? else { continue };
-                let was = poked.was;
+                // What it has written itself is its own from there on.
+                end = end.min(poked.until.unwrap_or(end));
                 while first + 1 < end {
                     let middle = first.midpoint(end);
-                    // One that it has written since is its own.
-                    match matters(call, middle)?.filter(|later| later.was == was) {
+                    match matters(call, middle)? {
                         Some(later) => (first, poked) = (middle, later),
                         None => end = middle,
                     }
@@ -674,16 +677,17 @@ impl Outcome {
         calls && self.end == other.end && self.memory == other.memory
     }
 
-    /// In a few words.
-    fn said(&self) -> String {
-        let calls: Vec<&str> = self.calls.iter().map(|call| call.to.as_str()).collect();
-        let end = match &self.end {
-            End::Returned => "it returns",
-            End::Ended => "it ends in a call",
-            End::Switched => "it goes to another stack",
-            End::Guarded => "a check stops it",
-            End::Stopped(why) => why,
-        };
-        format!("calls of {}, and then: {end}", calls.join(", "))
+    /// What differs, of this one and of another, in a few words.
+    fn unlike(&self, other: &Outcome) -> (String, String) {
+        let calls = |of: &Outcome| of.calls.iter().map(|call| call.to.clone()).collect::<Vec<_>>().join(", ");
+        if calls(self) != calls(other) {
+            (format!("calls of {}", calls(self)), format!("calls of {}", calls(other)))
+        } else if self.end != other.end {
+            (format!("{:?}", self.end), format!("{:?}", other.end))
+        } else if self.memory != other.memory {
+            ("one content of memory".to_owned(), "another".to_owned())
+        } else {
+            ("some arguments".to_owned(), "others".to_owned())
+        }
     }
 }

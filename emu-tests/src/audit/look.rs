@@ -122,8 +122,8 @@ pub(super) struct Look {
     saved: FxHashMap<Reg, (u64, bool)>,
     /// Functions that it called have returned.
     called: bool,
-    /// Registers that it has written since.
-    written_since: RegSet,
+    /// General registers at the entry, or where the last of them returned.
+    since: [u64; GENERAL],
 }
 
 /// The function's instructions, by what they do.
@@ -172,7 +172,7 @@ impl Look {
             stored: Vec::new(),
             saved: FxHashMap::default(),
             called: false,
-            written_since: RegSet::EMPTY,
+            since: [0; GENERAL],
         }
     }
 
@@ -180,7 +180,7 @@ impl Look {
     pub fn begin(&mut self, entry: &Snapshot, number: u64) {
         (self.entry, self.now, self.number) = (entry.clone(), entry.clone(), number);
         (self.last, self.last_own, self.writers) = (0, 0, Writers::default());
-        (self.is_left, self.called, self.written_since) = (false, false, RegSet::EMPTY);
+        (self.is_left, self.called, self.since) = (false, false, entry.gpr);
         self.open = None;
         self.written.clear();
         self.written_above.clear();
@@ -242,22 +242,17 @@ impl Look {
         }
     }
 
-    /// It calls a function of others. Which registers has it written since the last one?
-    pub fn calls(&mut self, now: &Snapshot) -> RegSet {
-        self.wrote(now);
-        self.written_since
-    }
-
-    fn wrote(&mut self, now: &Snapshot) {
-        let changed = self.now.gpr.iter().zip(now.gpr).enumerate().filter(|(_, (was, is))| *was != is);
-        changed.for_each(|(n, _)| self.written_since.insert(Reg(n as u8)));
+    /// It calls a function of others, with these registers. Which hold something else than where the last one returned?
+    pub fn calls(&self, now: &Snapshot) -> RegSet {
+        let written = self.since.iter().zip(now.gpr).enumerate().filter(|(_, (was, is))| *was != is);
+        written.map(|(n, _)| Reg(n as u8)).collect()
     }
 
     /// A function that it called has returned. What lay below SP is that function's, the red zone too.
     pub fn returned(&mut self, now: &Snapshot) {
         self.went_on();
         self.moved(now);
-        (self.called, self.written_since) = (true, RegSet::EMPTY);
+        (self.called, self.since) = (true, self.now.gpr);
         let zone = (self.sp().wrapping_sub(self.registers.machine.red_zone) & !7..self.sp()).step_by(8);
         self.below.extend(zone.filter(|at| self.written.contains(at)));
     }
@@ -298,7 +293,6 @@ impl Look {
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
         self.saves(&word);
-        self.wrote(now);
         self.moved(now);
         self.went_on();
         if self.lines.indirect.contains(&self.last) {

@@ -30,8 +30,9 @@ const LENGTH: u32 = 8;
 const RETURN: u64 = EXIT + 0x40;
 /// Stops that are kept of a run.
 const STOPS: usize = 64;
-/// How often a function is given memory.
+/// How often a function is given memory, and how often some of the image's zeros.
 const CHUNKS: usize = 128;
+const ZEROED: usize = 2048;
 const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 /// SP at the entry, before what the psABI of the machine adds to it.
 const SP: u64 = STACK_TOP - STACK_SIZE / 2;
@@ -115,6 +116,8 @@ pub(super) struct Poked {
     pub at: u64,
     pub was: u64,
     pub is: u64,
+    /// Instructions from the beginning to where it holds something else.
+    pub until: Option<usize>,
 }
 
 /// A call of something that is not in the image, or a jump to it.
@@ -385,7 +388,7 @@ impl<'a> Machine<'a> {
         }
         let uc = &mut *self.uc;
         let now = r.general(uc);
-        let written = uc.data_mut().look.as_mut().map(|look| look.calls(&now)).unwrap_or_default();
+        let written = uc.data().look.as_ref().map(|look| look.calls(&now)).unwrap_or_default();
         let passes = abi.args.iter().filter(|reg| written.contains(**reg)).map(|reg| (*reg, now[*reg] as u8)).collect();
         let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
         // Compilers put nothing behind a call that does not return.
@@ -680,9 +683,16 @@ fn step(uc: &mut Cpu<'_, Watch>, pc: u64) {
         let was = poke.part.value(&r.snapshot(uc));
         change(uc, poke.part, poke.call);
         let is = poke.part.value(&r.snapshot(uc));
-        uc.data_mut().poked = Some(Poked { at: pc, was, is });
+        uc.data_mut().poked = Some(Poked { at: pc, was, is, until: None });
     }
     let now = r.snapshot(uc);
+    let watch = uc.data_mut();
+    if let (Some(poke), Some(poked)) = (watch.poke, &mut watch.poked)
+        && poked.until.is_none()
+        && poke.part.value(&now) != poked.is
+    {
+        poked.until = Some(watch.steps - 1);
+    }
     let Some(mut look) = uc.data_mut().look.take() else { return };
     look.step(pc, &now, |at| word(uc, at));
     uc.data_mut().look = Some(look);
@@ -696,7 +706,9 @@ fn appear(uc: &mut Cpu<'_, Watch>, at: u64) -> bool {
         watch.stopped = Some("it uses a number as a pointer".to_owned());
         return false;
     }
-    if watch.chunks.len() == CHUNKS {
+    let is_zero = |at: u64| watch.zeros.iter().any(|range| range.contains(&at));
+    let most = if is_zero(chunk) { ZEROED } else { CHUNKS };
+    if watch.chunks.iter().filter(|other| is_zero(**other) == is_zero(chunk)).count() >= most {
         watch.stopped = Some(format!("it uses more than {} KiB of memory", (CHUNKS as u64 * CHUNK) >> 10));
         return false;
     }

@@ -229,12 +229,13 @@ fn without_zeros(image: &mut Image) -> Vec<Range<u64>> {
         let cut = end & !(CHUNK - 1);
         if cut.saturating_sub(start) >= MANY {
             segment.mem_size = start - segment.address;
-            segment.bytes.truncate(full);
+            segment.bytes.truncate((start - segment.address) as usize);
             zeros.push(start..cut);
             tails.push(Segment { address: cut, bytes: Vec::new(), mem_size: end - cut, access: Access::Write });
         }
     }
     image.segments.extend(tails.into_iter().filter(|tail| tail.mem_size > 0));
+    image.segments.sort_by_key(|segment| segment.address);
     zeros
 }
 

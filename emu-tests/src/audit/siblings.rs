@@ -8,11 +8,13 @@ use super::look::HABIT;
 
 /// So many functions beside it have a habit before the lack of it is told.
 const SEVERAL: usize = 2;
+/// One that keeps so many registers is of such a family.
+const SOME: usize = 2;
 
 /// Claim of functions of an object what those beside them keep.
 pub(super) fn beside(functions: &mut [Judged]) {
     let mut claims: Vec<(usize, Claim)> = Vec::new();
-    for (n, function) in functions.iter().enumerate().filter(|(_, f)| f.habits.keeps.len() >= SEVERAL) {
+    for (n, function) in functions.iter().enumerate().filter(|(_, f)| f.habits.keeps.len() >= SOME) {
         let others = functions.iter().enumerate().filter(|(m, f)| *m != n && f.member == function.member);
         let others: Vec<&Judged> = others.map(|(_, f)| f).filter(|f| f.habits.is_habit()).collect();
         for (name, claim) in function.habits.changes.iter().filter(|_| others.len() >= SEVERAL) {

@@ -72,9 +72,10 @@ impl Apt {
     }
 
     /// Is there a package of this name for the architecture itself? A release may have it for others alone.
-    pub fn has(&self, package: &str) -> Result<bool, Failure> {
-        let shown = call(self.command("apt-cache").args(["show", &format!("{package}:{}", self.arch)]))?.out;
-        Ok(!shown.is_empty())
+    pub fn has(&self, package: &str) -> bool {
+        // It fails where nothing has the name, and says nothing where another architecture has it.
+        let shown = call(self.command("apt-cache").args(["show", &format!("{package}:{}", self.arch)]));
+        shown.is_ok_and(|shown| !shown.out.is_empty())
     }
 
     /// The packages that these depend on, and those that those do; of alternatives, the first. What `without` says is left out, with

@@ -21,8 +21,10 @@ use crate::tools::{below, call, name, read, root, tramptool, write};
 use crate::unwind_edit::{depth, other_rows};
 use crate::verb::Outcome;
 
-/// Instructions behind a call that are behind it.
+/// So many instructions behind a call count as behind it.
 const BEHIND: usize = 3;
+/// So many objects of an archive are looked at.
+const MEMBERS: usize = 200;
 /// The fault that is no instruction.
 const ROWS: &str = "a row of the unwind table has 8 bytes more";
 
@@ -96,7 +98,10 @@ struct Line {
 #[derive(Default)]
 struct Count {
     put: usize,
+    /// Something was claimed.
     noticed: usize,
+    /// What the fault is was claimed.
+    named: usize,
     missed: Vec<String>,
     of_package: BTreeMap<String, usize>,
 }
@@ -121,13 +126,20 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
                 if call(Command::new("ar").arg("x").arg(archive).current_dir(&members)).is_err() {
                     continue;
                 }
-                for member in below(&members)? {
+                let mut members = below(&members)?;
+                members.sort();
+                for member in members.into_iter().take(MEMBERS) {
                     in_object(&list, arch, (&package, name(archive)), &member, &mut counts)?;
                 }
             }
         }
     }
-    write(&root().join("results/audit-mutants.md"), page(&list, &counts, args).as_bytes())?;
+    let text = page(&list, &counts);
+    if args.is_empty() {
+        write(&root().join("results/audit-mutants.md"), text.as_bytes())?;
+    } else {
+        print!("{text}");
+    }
     Ok(Outcome::Good)
 }
 
@@ -167,8 +179,9 @@ fn in_object(
             *count.of_package.entry(package.to_owned()).or_default() += 1;
             write(member, &object)?;
             let claimed = findings(member, &clean.symbol)?;
+            count.noticed += usize::from(!claimed.is_empty());
             if claimed.iter().any(|claim| claims.contains(&claim.as_str())) {
-                count.noticed += 1;
+                count.named += 1;
             } else {
                 let other: Vec<String> = claimed.into_iter().collect();
                 eprintln!("not claimed: {fault}: {package} {} {}", name(member), clean.symbol);
@@ -189,7 +202,9 @@ fn in_object(
 fn findings(object: &Path, symbol: &str) -> Result<BTreeSet<String>, Failure> {
     let said = tramptool().arg("audit").arg(object).args(["--function", symbol, "--format", "json"]).output();
     let said = said.map_err(|e| Failure::at(object, e, "build the tool"))?;
-    let report = serde_json::from_slice::<Value>(&said.stdout).unwrap_or_default();
+    let report = serde_json::from_slice::<Value>(&said.stdout);
+    let report =
+        report.map_err(|_| Failure::at(object, String::from_utf8_lossy(&said.stderr), "see what the tool says"))?;
     let kinds = report["findings"].as_array().into_iter().flatten().filter_map(|f| f["kind"].as_str());
     Ok(kinds.map(str::to_owned).collect())
 }
@@ -247,7 +262,7 @@ fn lines(objdump: &str, section: &str, (start, size): (u64, u64), elsewhere: &BT
         let name =
             place.and_then(|n| rest.get(n + 1)).map_or("", |name| name.split(['-', '+', ' ']).next().unwrap_or(""));
         to_elsewhere = elsewhere.contains(name) || to_elsewhere && place.is_none();
-        let calls = ["call", "bl", "jal", "jalr"].contains(&mnemonic) && to_elsewhere;
+        let calls = ["call", "bl", "jal", "jalr"].contains(&mnemonic) && std::mem::take(&mut to_elsewhere);
         all.push(Line { offset: offset as usize, size: bytes, calls, relocated: place.is_some(), text });
     }
     all
@@ -356,24 +371,27 @@ fn assembled(list: &List, arch: &str, text: &str) -> Result<Option<Vec<u8>>, Fai
 }
 
 /// The page.
-fn page(list: &List, counts: &BTreeMap<(String, String), Count>, args: &[String]) -> String {
-    let asked: String = args.iter().map(|arch| format!(" {arch}")).collect();
+fn page(list: &List, counts: &Counts) -> String {
     let sum = |of: fn(&Count) -> usize| counts.values().map(of).sum::<usize>();
     let mut out = String::from("# Faults in clean functions of packages\n\n");
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "`cargo xtask audit-mutants{asked}` wrote this page: {} of {} faults were claimed, each as what it is. They were put one at a time into\n\
+        "`cargo xtask audit-mutants` wrote this page: {} of {} faults were noticed, {} of them as what they are. They were put one at a time into\n\
          functions of Debian's packages that were executed whole and of which nothing is claimed: {}.\n",
         sum(|count| count.noticed),
         sum(|count| count.put),
+        sum(|count| count.named),
         list.packages.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
     );
-    let _ = writeln!(out, "| fault | architecture | put | claimed |\n|---|---|--:|--:|");
-    for ((fault, arch), Count { put, noticed, .. }) in counts {
-        let _ = writeln!(out, "| {fault} | {arch} | {put} | {noticed} |");
+    let _ = writeln!(out, "| fault | architecture | put | noticed | as what it is |\n|---|---|--:|--:|--:|");
+    for ((fault, arch), Count { put, noticed, named, .. }) in counts {
+        let _ = writeln!(out, "| {fault} | {arch} | {put} | {noticed} | {named} |");
     }
-    let _ = writeln!(out, "\n## Not claimed\n\n| fault | architecture | where, and what was claimed |\n|---|---|---|");
+    let _ = writeln!(
+        out,
+        "\n## Not claimed as what it is\n\n| fault | architecture | where, and what was claimed |\n|---|---|---|"
+    );
     for ((fault, arch), Count { missed, .. }) in counts {
         for place in missed {
             let _ = writeln!(out, "| {fault} | {arch} | {place} |");

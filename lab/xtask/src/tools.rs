@@ -66,7 +66,8 @@ pub fn below(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(dir).map_err(|e| Failure::at(dir, e, "give or build it again"))?;
     let mut files = Vec::new();
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.is_dir() {
+        // A link leads out of what was unpacked.
+        if path.is_dir() && !path.is_symlink() {
             files.extend(below(&path)?);
         } else {
             files.push(path);

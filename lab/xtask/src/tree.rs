@@ -69,7 +69,7 @@ pub fn debian_config(version: &str, arch: &str, cache: &Path) -> Result<String, 
     let package = format!("linux-config-{version}");
     let apt = |archive, name: &str| Apt::new(&cache.join("apt").join(format!("{name}-{arch}")), &archive, Some(arch));
     let mut apt_of = apt(Archive::Host, "host")?;
-    if !apt_of.has(&package)? {
+    if !apt_of.has(&package) {
         apt_of = apt(Archive::Suite(NEWER), NEWER)?;
     }
     let unpacked = cache.join(format!("{package}-{arch}.package"));

@@ -15,6 +15,9 @@ pub struct Finding<'a> {
     /// What a baseline calls it: the claim, architecture, file, object, function and place, and nothing that another build changes.
     pub finding: String,
     pub given: &'a str,
+    /// All files that were given.
+    #[serde(skip)]
+    pub all: &'a str,
     pub file: &'a str,
     pub object: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,6 +34,8 @@ pub struct Finding<'a> {
 pub struct Done {
     pub name: String,
     pub given: String,
+    /// All files that were given.
+    pub all: String,
     pub audited: Audited,
     /// Lines of sources, by object, function and offset.
     pub lines: HashMap<Spot, Line>,
@@ -52,7 +57,7 @@ impl Done {
 
 impl<'a> Finding<'a> {
     fn of(done: &'a Done, (object, function): (&'a str, Option<&'a str>), claim: &'a Claim) -> Finding<'a> {
-        let Done { name: file, given, audited, lines } = done;
+        let Done { name: file, given, all, audited, lines } = done;
         let last = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
         // A library is its only object.
         let file = if file == object { "" } else { file };
@@ -61,7 +66,7 @@ impl<'a> Finding<'a> {
         let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
         let spot = function.map(|function| (object.to_owned(), function.to_owned(), claim.offset.unwrap_or(0)));
         let line = spot.and_then(|spot| lines.get(&spot));
-        Finding { finding, given, file, object, function, line, claim, accepted: false }
+        Finding { finding, given, all, file, object, function, line, claim, accepted: false }
     }
 
     /// The function or the object that it is about.
@@ -77,12 +82,14 @@ impl<'a> Finding<'a> {
 
     /// The command that shows it again.
     pub fn again(&self) -> String {
-        let mut command = format!("tramptool audit {}", printable(self.given));
-        // Siblings are seen beside it alone.
-        let alone = self.function.filter(|_| self.claim.kind != ClaimKind::C13);
-        if let (Some(function), Some(seed)) = (alone, self.claim.seed) {
-            command += &format!(" --function {} --seed {seed}", printable(function));
-        }
+        // What is claimed beside others is seen beside them alone.
+        let alone = self.function.zip(self.claim.seed).filter(|_| self.claim.kind != ClaimKind::C13);
+        let mut command = match alone {
+            Some((function, seed)) => {
+                format!("tramptool audit {} --function {} --seed {seed}", printable(self.given), printable(function))
+            }
+            None => format!("tramptool audit {}", printable(self.all)),
+        };
         if self.claim.kind == ClaimKind::C11 {
             command += " --enforce";
         }

@@ -128,8 +128,10 @@ pub fn run(args: &AuditArgs, ui: &Ui) -> Result<u8> {
     let asked = asked(args, std::mem::take(&mut files.declared))?;
     let (foreign, inputs) = (std::mem::take(&mut files.foreign), std::mem::take(&mut files.origins));
     let here = std::env::current_dir().unwrap_or_default();
+    let all: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let all = all.join(" ");
     let _threads = args.sandbox.enter_with(&[asked.engine], args.output.as_deref())?;
-    let mut done = files.units().map(|unit| judged(unit, &asked, &here)).collect::<Result<Vec<Done>>>()?;
+    let mut done = files.units().map(|unit| judged(unit, &all, &asked, &here)).collect::<Result<Vec<Done>>>()?;
     let mut of_architectures: Vec<(&str, &mut [Judged])> =
         done.iter_mut().map(|done| (done.audited.arch, done.audited.functions.as_mut_slice())).collect();
     siblings(&mut of_architectures);
@@ -172,12 +174,12 @@ fn asked(args: &AuditArgs, declared: HashSet<String>) -> Result<Asked> {
     Ok(Asked { all: args.all || only.is_some(), only, declared, runs: args.runs, seed: args.seed, engine })
 }
 
-fn judged(unit: Unit, asked: &Asked, here: &Path) -> Result<Done> {
+fn judged(unit: Unit, all: &str, asked: &Asked, here: &Path) -> Result<Done> {
     let inputs: Vec<Input> = unit.objects.iter().map(|(name, bytes)| Input { name, bytes }).collect();
     let first = inputs.first().ok_or_else(|| Error::new(format!("{}: it has no object", unit.name)))?;
     let audited = audit(&inputs, backend_of(first, tool::BACKENDS)?, asked)?;
     let lines = lines(&unit, &audited, here);
-    Ok(Done { name: unit.name, given: unit.given, audited, lines })
+    Ok(Done { name: unit.name, given: unit.given, all: all.to_owned(), audited, lines })
 }
 
 /// The lines of the sources that claims are about, where objects have line tables; files below the current directory from there.
