@@ -15,7 +15,7 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 28] = [
+const CLAIMS: [(&str, &[&str]); 29] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -40,6 +40,7 @@ const CLAIMS: [(&str, &[&str]); 28] = [
     ("passes", &["C3"]),
     ("reloads", &["C3"]),
     ("restores", &[]),
+    ("needed_late", &["C3"]),
     ("dropped", &["C12"]),
     ("kept_1", &[]),
     ("kept_2", &[]),
@@ -47,9 +48,10 @@ const CLAIMS: [(&str, &[&str]); 28] = [
 ];
 
 /// Functions that need a register which their callee may have changed, and that register; one instruction names it behind the call.
-const NEEDS: [(&str, [(&str, &str); 3]); 3] = [
+const NEEDS: [(&str, [(&str, &str); 3]); 4] = [
     ("depends", [("x86_64", "r10"), ("arm64", "x10"), ("riscv64", "t3")]),
     ("passes", [("x86_64", "r10"), ("arm64", "x10"), ("riscv64", "t1")]),
+    ("needed_late", [("x86_64", "r10"), ("arm64", "x10"), ("riscv64", "t1")]),
     ("reloads", [("x86_64", "rcx"), ("arm64", "x9"), ("riscv64", "t1")]),
 ];
 

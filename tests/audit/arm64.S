@@ -275,6 +275,23 @@ begin restores
 	ret
 end restores
 
+// It needs x10 behind two calls.
+begin needed_late
+	save
+	str	x19, [sp, #16]
+	.cfi_rel_offset x19, 16
+	mov	x19, x0
+	mov	x10, #7
+	bl	helper
+	nop
+	bl	helper
+	str	x10, [x19]
+	ldr	x19, [sp, #16]
+	.cfi_restore x19
+	restore
+	ret
+end needed_late
+
 	.bss
 	.globl	memory
 	.type	memory, %object

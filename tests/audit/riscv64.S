@@ -280,6 +280,23 @@ begin restores
 	ret
 end restores
 
+# It needs t1 behind two calls.
+begin needed_late
+	save
+	sd	s1, 16(sp)
+	.cfi_rel_offset s1, 16
+	mv	s1, a0
+	li	t1, 7
+	call	helper
+	nop
+	call	helper
+	sd	t1, 0(s1)
+	ld	s1, 16(sp)
+	.cfi_restore s1
+	restore
+	ret
+end needed_late
+
 	.bss
 	.globl	memory
 	.type	memory, @object

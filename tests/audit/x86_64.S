@@ -299,6 +299,23 @@ begin restores
 	ret
 end restores
 
+# It needs r10 behind two calls.
+begin needed_late
+	push	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbx, 0
+	mov	%rdi, %rbx
+	mov	$7, %r10d
+	call	helper@PLT
+	nop
+	call	helper@PLT
+	mov	%r10, (%rbx)
+	pop	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbx
+	ret
+end needed_late
+
 	.bss
 	.globl	memory
 	.type	memory, @object

@@ -32,8 +32,6 @@ const LOOKS: usize = 6;
 const LEAST: usize = 4;
 /// Instructions before and behind the one of a claim that are shown with it.
 const AROUND: usize = 3;
-/// Runs with two kinds of callees.
-const PAIRS: usize = 4;
 /// Runs that must be alike before a difference to another is told.
 const ALIKE: usize = 8;
 
@@ -299,9 +297,9 @@ impl Judge<'_> {
                 to_look.push(number);
                 telling += usize::from(is_telling);
                 fast.know();
-            }
-            if ran.end == End::Returned && !ran.calls.is_empty() && to_pair.len() < PAIRS {
-                to_pair.push(number);
+                if !ran.calls.is_empty() {
+                    to_pair.push(number);
+                }
             }
         }
         judged.executed = fast.covered();
@@ -465,18 +463,17 @@ impl Judge<'_> {
         for (part, number) in std::mem::take(&mut self.depends) {
             let gentle = outcome(&mut machine, number, Callee::Gentle)?;
             let (steps, returns) = machine.steps();
-            let spans: Vec<(usize, usize)> =
-                returns.iter().copied().zip(returns.iter().copied().skip(1).chain([steps])).collect();
+            let returns = returns.to_vec();
             let mut matters = |call: u64, step: usize| -> Result<_> {
                 let (ran, poked) = machine.poked(number, Poke { step, part, call })?;
                 let now = Outcome { calls: ran.calls, end: ran.end, memory: machine.memory() };
                 let differs = !now.is_like(&gentle);
                 Ok(poked.filter(|_| differs))
             };
-            for (call, (mut first, mut end)) in (0..).zip(spans) {
+            for (call, mut first) in (0..).zip(returns) {
                 let Some(mut poked) = matters(call, first)? else { continue };
-                // What it has written itself is its own from there on.
-                end = end.min(poked.until.unwrap_or(end));
+                // What it has written itself is its own from there on. Later calls keep what is there.
+                let mut end = poked.until.unwrap_or(steps);
                 while first + 1 < end {
                     let middle = first.midpoint(end);
                     match matters(call, middle)? {
