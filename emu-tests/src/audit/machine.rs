@@ -388,7 +388,10 @@ impl<'a> Machine<'a> {
         }
         let uc = &mut *self.uc;
         let now = r.general(uc);
-        let written = uc.data().look.as_ref().map(|look| look.calls(&now)).unwrap_or_default();
+        // What functions that it calls give to others is theirs.
+        let is_own = back == EXIT || uc.data().own.contains(&back.wrapping_sub(1));
+        let look = uc.data().look.as_ref().filter(|_| is_own);
+        let written = look.map(|look| look.calls(&now)).unwrap_or_default();
         let passes = abi.args.iter().filter(|reg| written.contains(**reg)).map(|reg| (*reg, now[*reg] as u8)).collect();
         let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
         // Compilers put nothing behind a call that does not return.
