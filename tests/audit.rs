@@ -270,6 +270,31 @@ fn a_shared_library_is_judged_by_what_it_exports() {
     }
 }
 
+/// Functions that a library exports: one that is given something where C gives nothing, and one that restores two registers in the
+/// wrong order.
+const EXPORTED: [(&str, &str); 3] = [
+    ("x86_64", "given: mov 8(%r11), %rbx\n ret\nswaps: push %rbx\n push %r12\n pop %rbx\n pop %r12\n ret\n"),
+    ("arm64", "given: ldr x19, [x10, #8]\n ret\nswaps: mov x9, x19\n mov x19, x20\n mov x20, x9\n ret\n"),
+    ("riscv64", "given: ld s1, 8(t3)\n ret\nswaps: mv t1, s1\n mv s1, s2\n mv s2, t1\n ret\n"),
+];
+
+/// A library exports what only its own assembly can call, too.
+#[test]
+fn what_takes_arguments_where_c_gives_none_is_not_judged() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        let (_, source) = EXPORTED.iter().find(|(name, _)| *name == arch).unwrap();
+        let types: String = ["given", "swaps"].map(|name| format!(".globl {name}\n.type {name}, %function\n")).concat();
+        fs::write(bench.path("own.s"), format!("{types}{source}")).unwrap();
+        bench.tool(&format!("{tools}gcc"), &["-shared", "-nostdlib", "own.s", "-o", "libown.so"]);
+        let report = report(&bench, 1, &["libown.so"]);
+        assert_eq!(claims(&report), [("swaps".to_owned(), vec!["C1".to_owned()])].into(), "{arch}: {report:#}");
+        let functions = report["units"][0]["functions"].as_array().unwrap();
+        let given = functions.iter().find(|function| function["symbol"] == "given").unwrap();
+        assert_eq!(given["not_judged"], "it takes values in registers in which C gives none", "{arch}");
+    }
+}
+
 /// The place of a claim is the instruction that does it, and its command repeats it.
 #[test]
 fn a_claim_names_the_instruction_and_comes_again() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use codegen::arch::bare::Guard;
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
+use codegen::words::abi::Reg;
 use codegen::words::error::Result;
 use link::STUBS;
 use schemars::JsonSchema;
@@ -149,6 +150,11 @@ pub(super) fn judged(
         promised: &promised,
     };
     let Runs { ends, to_look, to_pair } = judge.runs(asked, &mut judged)?;
+    let is_called = matches!(function.boundary, Boundary::Called | Boundary::Asked);
+    if !is_called && judge.takes_what_c_does_not_give()? {
+        judged.not_judged = Some("it takes values in registers in which C gives none".to_owned());
+        return Ok(judged);
+    }
     let look = Look::new(registers, start..start + size, table, judge.by_what_they_do());
     let mut slow = Machine::new(&subject, Some(look.clone()))?;
     for number in &to_look {
@@ -304,6 +310,32 @@ impl Judge<'_> {
         }
         judged.executed = fast.covered();
         Ok(Runs { ends, to_look, to_pair })
+    }
+
+    /// Does a run that loses registers do something else for a caller that has other values in those that carry no argument? Then
+    /// nobody calls it by C's convention. Moving these values about is no such thing.
+    fn takes_what_c_does_not_give(&self) -> Result<bool> {
+        let losing = self.claims.values().filter(|claim| claim.kind == Kind::C1).filter_map(|claim| claim.seed);
+        let mut runs: BTreeSet<u64> = losing.collect();
+        if runs.is_empty() {
+            return Ok(false);
+        }
+        runs.extend(0..LOOKS as u64);
+        let abi = self.subject.registers.abi;
+        let mut machine = Machine::new(self.subject, None)?;
+        for number in runs {
+            let one = machine.run(number, Callee::Hostile)?;
+            let way = machine.pieces().clone();
+            let another = machine.for_another(number)?;
+            let made = |ran: &Ran, reg: Reg| !ran.before.gpr.contains(&ran.after[reg]);
+            let differs =
+                |reg: &Reg| one.after[*reg] != another.after[*reg] && made(&one, *reg) && made(&another, *reg);
+            let mut given = abi.rets.iter().copied().chain(abi.callee_saved.iter().filter(|reg| *reg != abi.sp));
+            if way != *machine.pieces() || one.end != another.end || given.any(|reg| differs(&reg)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Drop what a function is for, by its name, and rows that no object has.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use codegen::arch::bare::Guard;
 use codegen::backend::Backend;
-use codegen::words::abi::Reg;
+use codegen::words::abi::{Reg, RegSet};
 use codegen::words::error::Result;
 use link::{Image, PAGE, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -41,6 +41,8 @@ const ABOVE: i64 = 0x400;
 const BELOW: i64 = 0x2000;
 /// Bytes below SP that a called function overwrites.
 const SCRIBBLED: u64 = 0x200;
+/// How far what another caller has in a register is from what this one has.
+const OTHER: u64 = 0x50;
 /// The first half of a vector register: a floating-point number, as NaN and denormals lead to other code and set flags.
 const NUMBER: f64 = 1.5;
 
@@ -188,6 +190,8 @@ pub(super) struct Watch {
     returns: Vec<usize>,
     poke: Option<Poke>,
     poked: Option<Poked>,
+    /// The caller has something else in registers that carry no argument.
+    other_caller: bool,
 }
 
 /// The machine.
@@ -230,6 +234,7 @@ impl<'a> Machine<'a> {
             returns: Vec::new(),
             poke: None,
             poked: None,
+            other_caller: false,
         };
         let memory = memory(subject.backend, std::iter::once(image), subject.engine)?;
         let mut uc = load_on(subject.backend, std::iter::once(image), &memory, watch)?;
@@ -299,6 +304,22 @@ impl<'a> Machine<'a> {
         let ran = self.run(number, Callee::Gentle);
         self.uc.data_mut().poke = None;
         Ok((ran?, self.uc.data_mut().poked.take()))
+    }
+
+    /// Run for a caller that has something else in registers that carry no argument.
+    ///
+    /// # Errors
+    /// The engine does not take the state.
+    pub fn for_another(&mut self, number: u64) -> Result<Ran> {
+        self.uc.data_mut().other_caller = true;
+        let ran = self.run(number, Callee::Hostile);
+        self.uc.data_mut().other_caller = false;
+        ran
+    }
+
+    /// Pieces of the function that the last run executed.
+    pub fn pieces(&self) -> &FxHashSet<(usize, usize)> {
+        &self.uc.data().pieces
     }
 
     /// SP at the entry.
@@ -445,7 +466,8 @@ impl<'a> Machine<'a> {
         for reg in (0..abi.regs.len() as u8).map(Reg).filter(|reg| Some(*reg) != abi.zero || *reg == abi.sp) {
             let argument = abi.args.iter().position(|arg| *arg == reg);
             let value = argument.map_or_else(|| state.register(reg), |n| state.argument(n as u64));
-            r.set(uc, reg, if reg == abi.sp { sp } else { value });
+            let other = if uc.data().other_caller && carries_nothing(r).contains(reg) { OTHER } else { 0 };
+            r.set(uc, reg, if reg == abi.sp { sp } else { value.wrapping_add(other) });
         }
         abi.link.into_iter().for_each(|link| r.set(uc, link, EXIT));
         for thread in r.machine.threads {
@@ -552,6 +574,13 @@ impl Part {
             Part::Flags => now.flags,
         }
     }
+}
+
+/// The general registers in which C gives a function nothing.
+fn carries_nothing(r: Registers) -> RegSet {
+    let abi = r.abi;
+    let others = RegSet::of(abi.args).union(abi.hidden).union(abi.platform).union(RegSet::of(&[abi.sp]));
+    abi.callee_saved.union(abi.caller_saved).minus(others.union(abi.link.into_iter().collect()))
 }
 
 /// All that a function may change, and that holds no result.

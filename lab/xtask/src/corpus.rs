@@ -2,12 +2,17 @@
 //! `cargo xtask audit-corpus`: audits Debian's packages that have assembly, as `audit-corpus.toml` lists them.
 //!
 //! Packages are downloaded into the cache, through apt's own lists there. `results/audit.md` has what was found, and what came of
-//! reading it.
+//! reading it. With `--kept DIR`, the reports are kept there, and a run that was broken off goes on with those that it lacks.
+
+mod confirm;
+mod control;
+mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +21,7 @@ use wildmatch::WildMatch;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
-use crate::tools::{below, call, name, read, root, tramptool, write};
+use crate::tools::{below, call, name, on_each_cpu, read, root, tramptool, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
 
@@ -33,6 +38,10 @@ pub struct Corpus {
     pub suites: BTreeMap<String, String>,
     /// Packages whose functions change stacks or return addresses.
     pub enforced: Vec<Changer>,
+    /// Packages whose compiled functions are audited too: of those, nothing should be claimed.
+    control: Vec<String>,
+    /// Packages whose time and memory are measured.
+    measured: Vec<String>,
     /// Findings that somebody has read the code of.
     #[serde(default)]
     read: Vec<Read>,
@@ -65,24 +74,51 @@ struct Row {
     counts: [u64; 4],
     /// Why functions were not judged, and how many.
     reasons: BTreeMap<String, u64>,
-    /// Each finding, with its tier.
-    findings: BTreeMap<String, String>,
+    /// Each finding by its name.
+    findings: BTreeMap<String, Finding>,
+}
+
+/// A finding.
+struct Finding {
+    tier: String,
+    /// The function that is run, and the run, if one shows it.
+    run: Option<(String, u64)>,
 }
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let corpus = Corpus::read()?;
-    let (mut rows, mut refused) = (Vec::new(), Vec::new());
-    for (arch, suite) in corpus.suites.iter().filter(|(arch, _)| args.is_empty() || args.contains(arch)) {
-        for (package, file) in fetched(&(&corpus.packages | &corpus.libraries), arch, suite)? {
-            match audited(&package, arch, &corpus.files(&package, &file)?)? {
-                Ok(row) => rows.extend(Some(row).filter(|row| corpus.has_assembly(row))),
-                Err(why) => refused.push(format!("{package} ({arch}): {why}")),
+    let (kept, arches) = match args {
+        [option, dir, arches @ ..] if option == "--kept" => (Some(Path::new(dir)), arches),
+        arches => (None, arches),
+    };
+    let mut packages = Vec::new();
+    for (arch, suite) in corpus.suites.iter().filter(|(arch, _)| arches.is_empty() || arches.contains(arch)) {
+        let fetched = fetched(&(&corpus.packages | &corpus.libraries), arch, suite)?;
+        packages.extend(fetched.into_iter().map(|(package, file)| (arch.as_str(), package, file)));
+    }
+    let said = Mutex::new(BTreeMap::new());
+    let left = Mutex::new(packages.iter().enumerate());
+    on_each_cpu(|| {
+        // What a worker that panicked holds is of no use to anybody: the panic ends this.
+        let next = || left.lock().ok()?.next();
+        while let Some((at, (arch, package, file))) = next() {
+            let row = audited(package, arch, &kept_in(kept, package, arch, || corpus.files(package, file))?);
+            if let Ok(mut said) = said.lock() {
+                said.insert(at, row);
             }
         }
+        Ok(())
+    })?;
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    for ((arch, package, _), row) in packages.iter().zip(said.into_inner().unwrap_or_default().into_values()) {
+        match row {
+            Ok(row) => rows.extend(Some(row).filter(|row| corpus.has_assembly(row))),
+            Err(why) => refused.push(format!("{package} ({arch}): {why}")),
+        }
     }
-    let text = report(&corpus, &rows, &refused);
-    if args.is_empty() {
+    let text = page::page(&corpus, &rows, &refused, arches)?;
+    if arches.is_empty() {
         write(&root().join("results/audit.md"), text.as_bytes())?;
     } else {
         print!("{text}");
@@ -116,15 +152,31 @@ struct Given {
     _unpacked: Option<TempDir>,
 }
 
-/// What the tool says of a package, or why it refuses it.
-fn audited(package: &str, arch: &str, given: &Given) -> Result<Result<Row, String>, Failure> {
+/// The report on a package, or why it is refused: as it was kept, or else made.
+fn kept_in(
+    kept: Option<&Path>,
+    package: &str,
+    arch: &str,
+    files: impl Fn() -> Result<Given, Failure>,
+) -> Result<String, Failure> {
+    let place = kept.map(|dir| dir.join(format!("{package}-{arch}.json")));
+    if let Some(said) = place.as_deref().and_then(|place| fs::read_to_string(place).ok()) {
+        return Ok(said);
+    }
     eprintln!("{arch} {package}");
     let mut tool = tramptool();
-    let said = tool.arg("audit").args(&given.files).args(["--format", "json"]).output();
+    let said = tool.arg("audit").args(&files()?.files).args(["--format", "json"]).output();
     let said = said.map_err(|e| Failure::new(package, e.to_string(), "build the tool"))?;
-    let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
-        return Ok(Err(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
-    };
+    let said = String::from_utf8_lossy(if said.stdout.is_empty() { &said.stderr } else { &said.stdout }).into_owned();
+    if let Some(place) = place {
+        write(&place, said.as_bytes())?;
+    }
+    Ok(said)
+}
+
+/// What a report says of a package, or why it was refused.
+fn audited(package: &str, arch: &str, said: &str) -> Result<Row, String> {
+    let report: Value = serde_json::from_str(said).map_err(|_| said.trim().to_owned())?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let (mut counts, mut reasons) = ([0; 4], BTreeMap::new());
     for unit in list(&report["units"]) {
@@ -140,9 +192,10 @@ fn audited(package: &str, arch: &str, given: &Given) -> Result<Result<Row, Strin
         counts.iter_mut().zip(more).for_each(|(all, more)| *all += more);
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let findings =
-        list(&report["findings"]).iter().map(|f| (together(&text(&f["finding"])), text(&f["tier"]))).collect();
-    Ok(Ok(Row { package: package.to_owned(), arch: arch.to_owned(), counts, reasons, findings }))
+    let run = |finding: &Value| Some((text(&finding["function"]), finding["seed"].as_u64()?));
+    let finding = |f: &Value| (together(&text(&f["finding"])), Finding { tier: text(&f["tier"]), run: run(f) });
+    let findings = list(&report["findings"]).iter().map(finding).collect();
+    Ok(Row { package: package.to_owned(), arch: arch.to_owned(), counts, reasons, findings })
 }
 
 /// Marks are an archive's: one that one object lacks is lost to all of it.
@@ -180,6 +233,11 @@ impl Corpus {
         Ok(whole)
     }
 
+    /// What came of reading a finding's code.
+    fn read_of(&self, finding: &str) -> Option<&Read> {
+        self.read.iter().find(|read| read.is_about(finding))
+    }
+
     /// Has a package assembly? Of a shared library, its sources say so.
     fn has_assembly(&self, row: &Row) -> bool {
         let [_, by_hand, functions, _] = row.counts;
@@ -191,80 +249,4 @@ impl Read {
     fn is_about(&self, finding: &str) -> bool {
         WildMatch::new(&self.finding).matches(finding)
     }
-}
-
-/// The page.
-fn report(corpus: &Corpus, rows: &[Row], refused: &[String]) -> String {
-    // Writing to a String cannot fail.
-    let mut out = String::from("# Audit of Debian's packages\n\n");
-    let suites: Vec<String> = corpus.suites.iter().map(|(arch, suite)| format!("{arch} of {suite}")).collect();
-    let sum = |n: usize| rows.iter().map(|row| row.counts[n]).sum::<u64>();
-    let packages: BTreeSet<&str> = rows.iter().map(|row| row.package.as_str()).collect();
-    let _ = writeln!(
-        out,
-        "`cargo xtask audit-corpus` wrote this page: {}. {} packages have assembly, in {} files. {} of {} functions were judged.\n",
-        suites.join(", "),
-        packages.len(),
-        rows.len(),
-        sum(3),
-        sum(2)
-    );
-    let _ = writeln!(out, "| package | architecture | objects | by hand | functions | judged | findings |");
-    let _ = writeln!(out, "|---|---|--:|--:|--:|--:|---|");
-    for Row { package, arch, counts: [objects, by_hand, functions, judged], findings, .. } in rows {
-        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-        for finding in findings.keys() {
-            *kinds.entry(finding.split(' ').next().unwrap_or_default()).or_default() += 1;
-        }
-        let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let kinds = kinds.join(", ");
-        let by_hand = if corpus.libraries.contains(package) { String::new() } else { by_hand.to_string() };
-        let _ = writeln!(out, "| {package} | {arch} | {objects} | {by_hand} | {functions} | {judged} | {kinds} |");
-    }
-    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-    for (why, count) in rows.iter().flat_map(|row| &row.reasons) {
-        *reasons.entry(why).or_default() += count;
-    }
-    let _ = writeln!(out, "\n## Functions that were not judged\n\n| because | functions |\n|---|--:|");
-    for (why, count) in reasons {
-        let _ = writeln!(out, "| {why} | {count} |");
-    }
-    let all = || rows.iter().flat_map(|row| row.findings.iter().map(move |(finding, tier)| (row, finding, tier)));
-    let _ = writeln!(
-        out,
-        "\n## Findings whose code was read\n\n| package | finding | it is | the code |\n|---|---|---|---|"
-    );
-    let mut verdicts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
-    for read in &corpus.read {
-        let met: Vec<_> = all().filter(|(_, finding, _)| read.is_about(finding)).collect();
-        let Some((row, finding, _)) = met.first() else {
-            let _ = writeln!(out, "| | {} | gone | {} |", read.finding, read.reason);
-            continue;
-        };
-        let kind = finding.split(' ').next().unwrap_or_default();
-        verdicts.entry(kind).or_default()[usize::from(!read.verdict)] += met.len();
-        let verdict = if read.verdict { "true" } else { "false" };
-        let more = if met.len() > 1 { format!(", and {} alike", met.len() - 1) } else { String::new() };
-        let _ = writeln!(out, "| {} | `{finding}`{more} | {verdict} | {} |", row.package, read.reason);
-    }
-    let _ = writeln!(out, "\n| claim | true | false |\n|---|--:|--:|");
-    for (kind, [is, not]) in verdicts {
-        let _ = writeln!(out, "| {kind} | {is} | {not} |");
-    }
-    let unread = all().filter(|(_, finding, _)| !corpus.read.iter().any(|read| read.is_about(finding)));
-    let unread: Vec<_> = unread.collect();
-    if !unread.is_empty() {
-        let _ =
-            writeln!(out, "\n## Findings whose code nobody has read\n\n| package | finding | tier |\n|---|---|---|");
-    }
-    for (row, finding, tier) in unread {
-        let _ = writeln!(out, "| {} | `{finding}` | {tier} |", row.package);
-    }
-    if !refused.is_empty() {
-        let _ = writeln!(out, "\n## Packages that were refused\n");
-    }
-    for why in refused {
-        let _ = writeln!(out, "- {why}");
-    }
-    out
 }

@@ -10,12 +10,12 @@ mod surface;
 use std::fs::{self, File};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::damage::Rng;
 use crate::failure::Failure;
-use crate::tools::{bounded, root};
+use crate::tools::{self, bounded, root};
 use crate::verb::Outcome;
 use seeds::Seeds;
 use surface::{ENFORCED, SURFACES, Surface};
@@ -159,7 +159,7 @@ fn ended(tool: &Path, words: &[String], dir: &Path) -> Result<Ended, Failure> {
     bounded(&child, SECONDS, ADDRESSES);
     let mut peak = 0;
     loop {
-        peak = peak.max(memory(&child));
+        peak = peak.max(tools::peak(&child));
         if let Some(status) = child.try_wait().map_err(refused)? {
             return Ok(Ended { status, peak, time: begun.elapsed() });
         }
@@ -169,13 +169,6 @@ fn ended(tool: &Path, words: &[String], dir: &Path) -> Result<Ended, Failure> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// Most KiB of memory that a process had so far; 0 if it has ended.
-fn memory(child: &Child) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Print a finding, and keep its inputs.

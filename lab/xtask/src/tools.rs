@@ -116,6 +116,13 @@ pub fn bounded(child: &Child, seconds: u64, addresses: u64) {
     }
 }
 
+/// Most KiB of memory that a process had so far; 0 if it has ended.
+pub fn peak(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
 /// The root of the repository, two directories above this package.
 pub fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
