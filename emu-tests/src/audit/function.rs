@@ -109,7 +109,7 @@ struct Judge<'a> {
 /// No engine can be made.
 pub(super) fn judged(
     backend: &'static dyn Backend,
-    Linked { image, ends, zeros }: &Linked,
+    Linked { image, ends, never, zeros }: &Linked,
     function: &Function,
     asked: &Asked,
 ) -> Result<Judged> {
@@ -118,11 +118,12 @@ pub(super) fn judged(
     let stubs = image.sections.iter().find(|s| s.name == STUBS).map_or(0..0, |s| s.address..s.address + s.size);
     let names = image.symbols.iter().filter(|s| stubs.contains(&s.address));
     let elsewhere = Arc::new(names.map(|s| (s.address, s.name.clone())).collect());
-    let subject =
-        Subject { backend, image, ends, zeros, registers, start, size, elsewhere, stubs, engine: asked.engine };
     let lines: BTreeMap<u64, Decoded> =
         decode_function(backend.machine(), image, (start, size))?.into_iter().map(|line| (line.at, line)).collect();
     let table = Arc::new(Table::read(image, registers, None, lines.keys().copied())?);
+    let never = function.compiled.then_some(never);
+    let subject =
+        Subject { backend, image, ends, never, zeros, registers, start, size, elsewhere, stubs, engine: asked.engine };
     let mut judged = Judged {
         member: function.member.clone(),
         symbol: function.symbol.name.clone(),
@@ -157,9 +158,14 @@ pub(super) fn judged(
     }
     let look = Look::new(registers, start..start + size, table, judge.by_what_they_do());
     let mut slow = Machine::new(&subject, Some(look.clone()))?;
+    let mut spoiled = Vec::new();
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
         judge.blame(&mut slow, *number);
+        spoiled.extend(judge.spoiled(&mut slow, *number));
+    }
+    if function.compiled {
+        judge.without_strays(&mut slow, &spoiled);
     }
     if slow.look().is_some_and(|look| look.wrong.contains_key(&(start, Place::Cfa))) {
         judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
@@ -173,6 +179,10 @@ pub(super) fn judged(
         let mut machine = Machine::new(&subject, Some(look))?;
         to_pair.into_iter().try_for_each(|number| judge.pair(&mut machine, number))?;
         judge.depended(machine)?;
+    }
+    if function.compiled {
+        // What needs it is another function, which is judged itself.
+        judge.claims.retain(|(kind, _), claim| *kind != Kind::C3 || claim.offset.is_some());
     }
     judge.guarded(&mut slow);
     judged.habits = judge.habits(&mut slow);
@@ -218,7 +228,7 @@ fn no_function_of_c(symbol: &str, millicode: &[&str]) -> Option<&'static str> {
     compilers.then_some("compilers call it in a way of their own")
 }
 
-fn is_call(line: &Decoded) -> bool {
+pub(super) fn is_call(line: &Decoded) -> bool {
     line.branch.is_some_and(|branch| branch.pushes)
 }
 
@@ -548,6 +558,23 @@ impl Judge<'_> {
                 self.claims.insert(key, self.at(at, claim));
             }
         }
+    }
+
+    /// The registers that were lost in this run because something was written over where they had been saved, and what wrote it.
+    fn spoiled(&self, machine: &mut Machine, number: u64) -> Vec<(String, u64)> {
+        let Some(look) = machine.look() else { return Vec::new() };
+        let abi = self.subject.registers.abi;
+        let lost = self.claims.values().filter(|claim| claim.kind == Kind::C1 && claim.seed == Some(number));
+        lost.filter_map(|claim| Some((claim.place.clone(), look.spoiler(abi.find(&claim.place)?)?))).collect()
+    }
+
+    /// Drop what an index or a length did that nobody gives: compilers do not lay out a frame so that its parts overlap.
+    fn without_strays(&mut self, machine: &mut Machine, spoiled: &[(String, u64)]) {
+        let Some(look) = machine.look() else { return };
+        let strays: Vec<_> = spoiled.iter().filter(|(_, at)| look.is_astray(*at)).collect();
+        self.claims.retain(|(kind, place), _| *kind != Kind::C1 || !strays.iter().any(|(name, _)| name == place));
+        let others: Vec<u64> = look.above.keys().copied().filter(|at| look.is_astray(*at)).collect();
+        look.above.retain(|at, _| !others.contains(at));
     }
 
     /// What was seen at each instruction.

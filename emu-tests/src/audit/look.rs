@@ -6,6 +6,7 @@ use std::sync::Arc;
 use codegen::words::abi::{Reg, RegSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::state::is_stack;
 use crate::engine::cpu::EXIT;
 use crate::engine::interface::Access;
 use crate::engine::registers::{CONTROL, GENERAL, Registers, Snapshot, VECTOR, VECTORS};
@@ -120,6 +121,12 @@ pub(super) struct Look {
     stored: Vec<u64>,
     /// Scratch registers whose value at the entry was stored: where, and was that before the first call?
     saved: FxHashMap<Reg, (u64, bool)>,
+    /// Words of this run that hold what a register that C keeps had at the entry.
+    slots: FxHashMap<u64, Reg>,
+    /// Those of which something was written over that, and the instruction.
+    spoiled: FxHashMap<Reg, u64>,
+    /// Where instructions write the stack, from SP at the entry; nothing of those that write here and there.
+    stores: FxHashMap<u64, Option<u64>>,
     /// Functions that it called have returned.
     called: bool,
     /// General registers at the entry, or where the last of them returned.
@@ -171,6 +178,9 @@ impl Look {
             pending: Vec::new(),
             stored: Vec::new(),
             saved: FxHashMap::default(),
+            slots: FxHashMap::default(),
+            spoiled: FxHashMap::default(),
+            stores: FxHashMap::default(),
             called: false,
             since: [0; GENERAL],
         }
@@ -190,6 +200,18 @@ impl Look {
         self.pending.clear();
         self.stored.clear();
         self.saved.clear();
+        self.slots.clear();
+        self.spoiled.clear();
+    }
+
+    /// The instruction that wrote over what this run had saved of a register.
+    pub fn spoiler(&self, reg: Reg) -> Option<u64> {
+        self.spoiled.get(&reg).copied()
+    }
+
+    /// Does an instruction write here and there? So do others that this function calls.
+    pub fn is_astray(&self, at: u64) -> bool {
+        !self.own.contains(&at) || self.stores.get(&at).is_some_and(Option::is_none)
     }
 
     /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did. If it
@@ -356,6 +378,9 @@ impl Look {
             if let Some(reg) = found.filter(|_| telling) {
                 self.saved.entry(reg).or_insert((self.last, !self.called));
             }
+            let kept = self.registers.abi.callee_saved;
+            let kept = kept.iter().find(|reg| self.entry[*reg] == value && self.now[*reg] == value);
+            self.slots.extend(kept.filter(|_| telling).map(|reg| (at, reg)));
         }
     }
 
@@ -365,11 +390,18 @@ impl Look {
         let abi = self.registers.abi;
         let frame = self.entry[abi.sp] + abi.return_bytes();
         let is_own = self.own.contains(&self.last);
+        // One that has lost SP has lost all that lies by it.
+        if !is_stack(self.sp()) {
+            return;
+        }
         for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
             if is_write {
                 if is_own {
                     self.stored.push(word);
                 }
+                let (last, off) = (self.last, word.wrapping_sub(self.entry[abi.sp]));
+                self.stores.entry(last).and_modify(|was| *was = was.filter(|was| *was == off)).or_insert(Some(off));
+                self.spoiled.extend(self.slots.remove(&word).map(|reg| (reg, last)));
                 self.written.insert(word);
                 self.below.remove(&word);
                 if word < limit {

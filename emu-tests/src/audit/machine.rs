@@ -12,6 +12,7 @@ use link::{Image, PAGE, Segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::look::{KEPT_VECTOR, Look, low};
+use super::never::Never;
 use super::state::{CHUNK, LOWEST, State, is_given, is_stack};
 use crate::engine::cpu::{EXIT, STACK_SIZE, STACK_TOP, put_word, word};
 use crate::engine::emulator::Emulator;
@@ -63,12 +64,18 @@ const ENDS: [&str; 13] = [
     "_ZSt9terminatev",
 ];
 
+/// What the names of functions begin with that take and return vectors, which have a convention of their own: on arm64 they keep v8
+/// to v23 (vector function ABI of each architecture).
+const VECTOR_FUNCTION: &str = "_ZGV";
+
 /// The function, and what is around it.
 pub(super) struct Subject<'a> {
     pub backend: &'static dyn Backend,
     pub image: &'a Image,
     /// Where functions end that no person wrote.
     pub ends: &'a FxHashSet<u64>,
+    /// Behind which calls nothing comes back, of compiled code.
+    pub never: Option<&'a Never>,
     /// Where memory is zero until it is written.
     pub zeros: &'a [Range<u64>],
     pub registers: Registers,
@@ -350,6 +357,9 @@ impl<'a> Machine<'a> {
                 break End::Stopped(why);
             }
             match (to, ran) {
+                (None, Ok(())) if self.uc.pc() == EXIT && self.is_called() => {
+                    break End::Stopped("it goes to an address that nobody gave it".to_owned());
+                }
                 (None, Ok(())) if self.uc.pc() == EXIT => break End::Returned,
                 (None, Ok(())) => break End::Stopped("it stops".to_owned()),
                 (None, Err(trap)) => break stopped(&trap),
@@ -386,9 +396,18 @@ impl<'a> Machine<'a> {
         Ok(Ran { end, before, after, unclear, calls, stops })
     }
 
+    /// Has it called its return address, with its frame on the stack? That lay in the way of an index.
+    fn is_called(&self) -> bool {
+        let Subject { registers, start, size, .. } = self.subject;
+        let uc = &*self.uc;
+        let sp = registers.sp(uc);
+        let back = registers.abi.link.map_or_else(|| word(uc, sp), |link| registers.get(uc, link));
+        back.wrapping_sub(start + 1) < *size && is_stack(sp) && sp < self.entry_sp()
+    }
+
     /// A function of C: what may change has changed, and it returns.
     fn called(&mut self, to: u64, number: u64, callee: Callee) -> std::result::Result<Called, End> {
-        let Subject { registers, elsewhere, image, ends, .. } = self.subject;
+        let Subject { backend, registers, elsewhere, image, ends, never, .. } = self.subject;
         let (r, abi, uc) = (*registers, registers.abi, &mut *self.uc);
         let sp = r.sp(uc);
         if !(STACK_TOP - STACK_SIZE + SCRIBBLED..=STACK_TOP - 8).contains(&sp) {
@@ -416,7 +435,9 @@ impl<'a> Machine<'a> {
         let passes = abi.args.iter().filter(|reg| written.contains(**reg)).map(|reg| (*reg, now[*reg] as u8)).collect();
         let off = (sp + abi.return_bytes()) % u64::from(abi.sp_align);
         // Compilers put nothing behind a call that does not return.
-        let ends = name.is_some_and(|n| is_end(n)) || ends.contains(&back);
+        let ends = name.is_some_and(|n| is_end(n))
+            || ends.contains(&back)
+            || never.is_some_and(|never| back != EXIT && !never.comes_back(*backend, image, back));
         let state = uc.data().state.clone();
         let results = [abi.rets, abi.exit_rets].concat();
         for reg in abi.caller_saved.iter().filter(|reg| *reg != abi.sp && Some(*reg) != abi.link) {
@@ -431,6 +452,7 @@ impl<'a> Machine<'a> {
         for i in abi.vector_rets {
             change(uc, Part::Vector(usize::from(*i)), number);
         }
+        let callee = if name.is_some_and(|name| name.starts_with(VECTOR_FUNCTION)) { Callee::Gentle } else { callee };
         for part in parts(r).filter(|part| callee.changes(*part)) {
             change(uc, part, number);
         }

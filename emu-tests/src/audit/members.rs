@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::asked::Asked;
 use super::claim::{Claim, Kind, Tier};
+use super::never::Never;
 use super::state::CHUNK;
 use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
@@ -54,6 +55,8 @@ pub(super) struct Function {
     pub wants_rows: bool,
     /// The marks of protection in the object's note.
     pub marks: u32,
+    /// No person is known to have written it.
+    pub compiled: bool,
 }
 
 /// What an object says of its protection.
@@ -79,6 +82,7 @@ pub(super) struct Linked {
     pub image: Image,
     /// The ends of those functions that no person wrote.
     pub ends: FxHashSet<u64>,
+    pub never: Never,
     /// Zeros that are no part of the image's segments.
     pub zeros: Vec<Range<u64>>,
 }
@@ -164,11 +168,10 @@ impl Members {
                 }
                 match callers.boundary(&symbol.name, authors[*member]) {
                     Ok(boundary) => {
-                        let name = inputs[*member].name.to_owned();
-                        members.functions.push((
-                            number,
-                            Function { member: name, symbol: symbol.clone(), boundary, wants_rows, marks: bits },
-                        ));
+                        let compiled = !matches!(authors[*member], Author::Person(_));
+                        let (member, symbol) = (inputs[*member].name.to_owned(), symbol.clone());
+                        let function = Function { member, symbol, boundary, wants_rows, marks: bits, compiled };
+                        members.functions.push((number, function));
                     }
                     Err(_) if asked.only.is_some() => {}
                     Err(true) => members.address_taken += 1,
@@ -180,7 +183,7 @@ impl Members {
                 image.symbols.iter().filter(|s| s.size > 0 && !matches!(author(s), Some(Author::Person(_)) | None));
             let ends = ends.map(|symbol| symbol.address + symbol.size).collect();
             let zeros = without_zeros(&mut image);
-            members.images.push(Linked { image, ends, zeros });
+            members.images.push(Linked { never: Never::of(&image), image, ends, zeros });
         }
         Ok(members)
     }

@@ -5,11 +5,13 @@
 
 mod asked;
 mod claim;
+mod compilers;
 mod function;
 mod habits;
 mod look;
 mod machine;
 mod members;
+mod never;
 mod siblings;
 mod state;
 
@@ -48,6 +50,8 @@ pub struct Audited {
     pub other_compiler: bool,
     /// The functions that were to be judged.
     pub functions: Vec<Judged>,
+    /// Functions of libraries whose unwind rows are wrong where they end, as their compiler has them: nothing is claimed of that.
+    pub wrong_ends: usize,
     /// Functions that are none of C's business: only assembly refers to them.
     pub private: usize,
     /// Functions of which only the address is taken: they may have a convention of their own.
@@ -69,6 +73,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
     };
     let mut functions = members.functions.par_iter().map(judge).collect::<Result<Vec<Judged>>>()?;
     siblings::beside(&mut functions);
+    let wrong_ends = compilers::without_ends(&mut functions);
     Ok(Audited {
         arch: backend.facts().name,
         engine: asked.engine.version(backend)?,
@@ -78,6 +83,7 @@ pub fn audit(objects: &[Input], backend: &'static dyn Backend, asked: &Asked) ->
         of_others: members.of_others,
         other_compiler: members.other_compiler,
         functions,
+        wrong_ends,
         private: members.private,
         address_taken: members.address_taken,
         unlinked: members.unlinked,

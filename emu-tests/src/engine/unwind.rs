@@ -17,7 +17,7 @@ use link::{Image, SymbolKind};
 use crate::engine::registers::Registers;
 
 /// Where a column's value is. Bytes are relative to CFA.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
     /// In memory.
     At(i64),
@@ -30,7 +30,7 @@ pub(crate) enum Rule {
 }
 
 /// What the table says of one instruction.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     /// CFA is this register plus so many bytes.
     cfa: (Reg, i64),

@@ -21,7 +21,7 @@ use wildmatch::WildMatch;
 
 use crate::apt::{Apt, Archive};
 use crate::failure::Failure;
-use crate::tools::{below, call, name, on_each_cpu, read, root, tramptool, write};
+use crate::tools::{below, call, name, on_each_cpu, read, remove, root, tramptool, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
 
@@ -225,12 +225,13 @@ impl Corpus {
         let made = tempfile::tempdir().map_err(|e| Failure::at(Path::new("."), e, "make room"))?;
         call(Command::new("dpkg-deb").arg("-x").arg(file).arg(made.path()))?;
         let wanted =
-            |file: &PathBuf| [".a", ".o", ".h"].iter().any(|end| name(file).ends_with(end)) && !file.is_symlink();
-        let files: Vec<PathBuf> = below(made.path())?.into_iter().filter(wanted).collect();
-        if files.iter().any(|file| !name(file).ends_with(".h")) {
-            return Ok(Given { files, _unpacked: Some(made) });
+            |file: &Path| [".a", ".o", ".h"].iter().any(|end| name(file).ends_with(end)) && !file.is_symlink();
+        let files = below(made.path())?;
+        if !files.iter().any(|file| wanted(file) && !name(file).ends_with(".h")) {
+            return Ok(whole);
         }
-        Ok(whole)
+        files.iter().filter(|file| !wanted(file)).try_for_each(|file| remove(file))?;
+        Ok(Given { files: vec![made.path().to_owned()], _unpacked: Some(made) })
     }
 
     /// What came of reading a finding's code.

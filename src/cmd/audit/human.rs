@@ -122,6 +122,10 @@ fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     for (why, count) in reasons {
         let _ = writeln!(out, "{count:>6} not judged: {}", printable(why));
     }
+    if audited.wrong_ends > 0 {
+        let count = audited.wrong_ends;
+        let _ = writeln!(out, "{count:>6} have wrong unwind rows where they end, as their compiler makes them: not claimed");
+    }
     for (count, why) in [
         (audited.private, "only assembly refers to it"),
         (audited.address_taken, "C takes its address, and does not call it"),

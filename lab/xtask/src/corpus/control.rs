@@ -28,8 +28,9 @@ pub(super) fn page(corpus: &Corpus) -> Result<String, Failure> {
     for (arch, suite) in &corpus.suites {
         for (package, file) in fetched(&corpus.control.iter().cloned().collect(), arch, suite)? {
             eprintln!("{arch} {package}, compilers' functions");
+            let given = corpus.files(&package, &file)?;
             let mut tool = tramptool();
-            tool.args(["audit", "--all", "--format", "json"]).args(&corpus.files(&package, &file)?.files);
+            tool.args(["audit", "--all", "--format", "json"]).args(&given.files);
             let said = tool.output().map_err(|e| Failure::new(&package, e.to_string(), "build the tool"))?;
             let row = audited(&package, arch, &String::from_utf8_lossy(&said.stdout));
             let row = row.map_err(|why| Failure::new(&package, why, "see what the tool says"))?;
