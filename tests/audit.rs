@@ -15,7 +15,7 @@ mod upload;
 mod common;
 
 /// Functions, and what is to be claimed of each.
-const CLAIMS: [(&str, &[&str]); 29] = [
+const CLAIMS: [(&str, &[&str]); 30] = [
     ("good", &[]),
     ("private", &[]),
     ("got", &[]),
@@ -26,6 +26,7 @@ const CLAIMS: [(&str, &[&str]); 29] = [
     ("misaligned", &["C2"]),
     ("depends", &["C3"]),
     ("row_at_call", &["C4"]),
+    ("row_through", &["C4"]),
     ("row", &["C5"]),
     ("no_row", &["C6"]),
     ("below", &["C7"]),
@@ -230,7 +231,38 @@ long other(long);
 long once(long n) { static char done; if (done) return 0; done = 1; return other(n); }
 static char zeros[1 << 24];
 long seldom(long n) { volatile char *p = zeros + (1 << 20) + ((n & 255) << 12); while (*p) continue; ++*p; return other(n); }
+long strays(long n, long m) { volatile long a[2]; a[n & 2] = 1; m += other(n); return m + a[0]; }
+long picks(long n) { long (*volatile f[2])(long) = { other, other }; return f[n](n) + 1; }
+#ifdef __aarch64__
+typedef double pair __attribute__((vector_size(16)));
+pair _ZGVnN2v_log2(pair) __attribute__((aarch64_vector_pcs));
+void vectors(pair x, double *p) { pair y = x + x, z = _ZGVnN2v_log2(x); *p = y[1] + z[1]; }
+#else
+void vectors(double x, double *p) { *p = x; }
+#endif
 ";
+
+/// A function in which one of two ways ends in a call that does not return, so that other rows hold behind it.
+const ENDS_INSIDE: [(&str, &str); 3] = [
+    (
+        "x86_64",
+        "sub $24, %rsp\n .cfi_adjust_cfa_offset 24\n test %rdi, %rdi\n je 1f\n mov %rbx, 16(%rsp)\n .cfi_offset %rbx, -16
+         mov %rdi, %rbx\n call quits@PLT\n1: .cfi_restore %rbx\n lea 1(%rsi), %rax\n add $24, %rsp
+         .cfi_adjust_cfa_offset -24\n ret",
+    ),
+    (
+        "arm64",
+        "stp x29, x30, [sp, #-32]!\n .cfi_def_cfa_offset 32\n .cfi_offset x29, -32\n .cfi_offset x30, -24\n cbz x0, 1f
+         str x19, [sp, #16]\n .cfi_offset x19, -16\n mov x19, x0\n bl quits\n1: .cfi_restore x19\n add x0, x1, #1
+         ldp x29, x30, [sp], #32\n .cfi_restore x29\n .cfi_restore x30\n .cfi_def_cfa_offset 0\n ret",
+    ),
+    (
+        "riscv64",
+        "addi sp, sp, -16\n .cfi_def_cfa_offset 16\n sd ra, 8(sp)\n .cfi_offset ra, -8\n beqz a0, 1f\n sd s1, 0(sp)
+         .cfi_offset s1, -16\n mv s1, a0\n call quits\n1: .cfi_restore s1\n addi a0, a1, 1\n ld ra, 8(sp)
+         addi sp, sp, 16\n .cfi_restore ra\n .cfi_def_cfa_offset 0\n ret",
+    ),
+];
 
 /// Of a shared library all functions are judged that it exports, whoever wrote them. Its data is no function, and changes.
 #[test]
@@ -242,7 +274,13 @@ fn a_shared_library_is_judged_by_what_it_exports() {
         fs::write(bench.path("version"), "HAND_1 { global: *; local: memory; };\n").unwrap();
         fs::create_dir(bench.path("lib")).unwrap();
         let gcc = format!("{tools}gcc");
-        let objects = ["hand.o", "use.o", "state.c", "-o", "lib/libhand.so.1"];
+        let (_, code) = ENDS_INSIDE.iter().find(|(name, _)| *name == arch).unwrap();
+        let head = ".globl ends_inside\n .type ends_inside, %function\nends_inside: .cfi_startproc\n";
+        let inside = format!(
+            "{head}{code}\n .cfi_endproc\n .size ends_inside, . - ends_inside\n.section .note.GNU-stack,\"\",%progbits\n"
+        );
+        fs::write(bench.path("inside.s"), inside).unwrap();
+        let objects = ["hand.o", "use.o", "state.c", "inside.s", "-o", "lib/libhand.so.1"];
         let how = ["-shared", "-nostdlib", "-fPIC", "-O1", "-ftls-model=initial-exec", "-Wl,--version-script=version"];
         let tables = ["-fasynchronous-unwind-tables"];
         bench.tool(&gcc, &[&how[..], &tables, &objects].concat());
@@ -264,9 +302,38 @@ fn a_shared_library_is_judged_by_what_it_exports() {
         // It calls those that lose registers.
         judged.retain(|f| f["symbol"] != "use");
         assert!(judged.iter().all(|f| f["not_judged"].is_null()), "{arch}: {judged:#?}");
-        assert_eq!(judged.len(), names.len() + 4, "{arch}: {judged:#?}");
-        judged.retain(|f| ["counts", "named", "once", "seldom"].contains(&f["symbol"].as_str().unwrap()));
+        let clean = ["counts", "named", "once", "seldom", "strays", "picks", "vectors", "ends_inside"];
+        assert_eq!(judged.len(), names.len() + clean.len(), "{arch}: {judged:#?}");
+        judged.retain(|f| clean.contains(&f["symbol"].as_str().unwrap()));
         assert!(judged.iter().all(|f| f["claims"].as_array().unwrap().is_empty()), "{arch}: {judged:#?}");
+    }
+}
+
+/// A compiler that gives no rows where functions end does so in all of them: of a library, none is to be blamed for it.
+#[test]
+fn rows_that_a_compiler_leaves_out_are_no_claims() {
+    for (arch, tools) in arches() {
+        let (push, pop) = match arch {
+            "x86_64" => ("push %rax", "pop %rcx"),
+            "arm64" => ("sub sp, sp, #16", "add sp, sp, #16"),
+            _ => ("addi sp, sp, -16", "addi sp, sp, 16"),
+        };
+        let by = if arch == "x86_64" { 8 } else { 16 };
+        let bench = Bench::new();
+        for count in [4, 8] {
+            let functions = (0..count).map(|n| {
+                let head = format!(".globl f{n}\n .type f{n}, %function\nf{n}: .cfi_startproc\n");
+                format!(
+                    "{head}{push}\n .cfi_adjust_cfa_offset {by}\n{pop}\n ret\n .cfi_endproc\n .size f{n}, . - f{n}\n"
+                )
+            });
+            fs::write(bench.path("own.s"), functions.collect::<String>()).unwrap();
+            bench.tool(&format!("{tools}gcc"), &["-shared", "-nostdlib", "own.s", "-o", "libown.so"]);
+            let report = report(&bench, 0, &["libown.so"]);
+            let claimed = claims(&report).len();
+            let wrong = report["units"][0]["wrong_ends"].as_u64().unwrap();
+            assert_eq!((claimed, wrong), if count < 8 { (4, 0) } else { (0, 8) }, "{arch}: {report:#}");
+        }
     }
 }
 

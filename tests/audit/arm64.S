@@ -82,6 +82,15 @@ begin row_at_call
 	ret
 end row_at_call
 
+begin row_through
+	str	x30, [sp, #-16]!
+	.cfi_adjust_cfa_offset	16
+	bl	helper
+	ldr	x30, [sp], #16
+	.cfi_adjust_cfa_offset	-16
+	ret
+end row_through
+
 begin row
 	sub	sp, sp, #16
 	add	x0, x0, #1

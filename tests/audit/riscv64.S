@@ -94,6 +94,17 @@ begin row_at_call
 	ret
 end row_at_call
 
+begin row_through
+	addi	sp, sp, -16
+	.cfi_adjust_cfa_offset	16
+	sd	ra, 8(sp)
+	call	helper
+	ld	ra, 8(sp)
+	addi	sp, sp, 16
+	.cfi_adjust_cfa_offset	-16
+	ret
+end row_through
+
 begin row
 	addi	sp, sp, -16
 	addi	a0, a0, 1

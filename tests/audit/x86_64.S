@@ -71,6 +71,20 @@ begin row_at_call
 	ret
 end row_at_call
 
+begin row_through
+	mov	%rsp, %rdx
+	.cfi_def_cfa_register	%rdx
+	and	$-16, %rsp
+	push	%rdx
+	push	%rdi
+	call	helper@PLT
+	pop	%rdi
+	pop	%rdx
+	mov	%rdx, %rsp
+	.cfi_def_cfa_register	%rsp
+	ret
+end row_through
+
 begin row
 	push	%rbp
 	mov	%rdi, %rax

@@ -158,14 +158,12 @@ pub(super) fn judged(
     }
     let look = Look::new(registers, start..start + size, table, judge.by_what_they_do());
     let mut slow = Machine::new(&subject, Some(look.clone()))?;
-    let mut spoiled = Vec::new();
     for number in &to_look {
         slow.run(*number, Callee::Hostile)?;
         judge.blame(&mut slow, *number);
-        spoiled.extend(judge.spoiled(&mut slow, *number));
     }
     if function.compiled {
-        judge.without_strays(&mut slow, &spoiled);
+        judge.without_strays(&mut slow);
     }
     if slow.look().is_some_and(|look| look.wrong.contains_key(&(start, Place::Cfa))) {
         judged.not_judged = Some("its unwind table says that it is entered otherwise than by a call".to_owned());
@@ -560,28 +558,23 @@ impl Judge<'_> {
         }
     }
 
-    /// The registers that were lost in this run because something was written over where they had been saved, and what wrote it.
-    fn spoiled(&self, machine: &mut Machine, number: u64) -> Vec<(String, u64)> {
-        let Some(look) = machine.look() else { return Vec::new() };
-        let abi = self.subject.registers.abi;
-        let lost = self.claims.values().filter(|claim| claim.kind == Kind::C1 && claim.seed == Some(number));
-        lost.filter_map(|claim| Some((claim.place.clone(), look.spoiler(abi.find(&claim.place)?)?))).collect()
-    }
-
-    /// Drop what an index or a length did that nobody gives: compilers do not lay out a frame so that its parts overlap.
-    fn without_strays(&mut self, machine: &mut Machine, spoiled: &[(String, u64)]) {
+    /// Compilers do not lay out a frame so that its parts overlap: drop what an index or a length did that nobody gives.
+    fn without_strays(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
-        let strays: Vec<_> = spoiled.iter().filter(|(_, at)| look.is_astray(*at)).collect();
-        self.claims.retain(|(kind, place), _| *kind != Kind::C1 || !strays.iter().any(|(name, _)| name == place));
-        let others: Vec<u64> = look.above.keys().copied().filter(|at| look.is_astray(*at)).collect();
-        look.above.retain(|at, _| !others.contains(at));
+        let (abi, lost) = (self.subject.registers.abi, look.without_strays());
+        let of = |claim: &Claim| Some((claim.seed?, abi.find(&claim.place)?));
+        let is_stray = |claim: &Claim| of(claim).is_some_and(|of| lost.contains(&of));
+        self.claims.retain(|(kind, _), claim| *kind != Kind::C1 || !is_stray(claim));
     }
 
     /// What was seen at each instruction.
     fn looked(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
         let calls = |at: &u64| self.lines.get(at).is_some_and(is_call);
-        let mut rows: Vec<_> = look.wrong.iter().map(|(key, wrong)| (*key, *wrong)).collect();
+        // What only assembly calls may keep more, and throws nothing.
+        let through = look.through.iter().filter(|(key, _)| self.outward.contains_key(&key.0));
+        let through = through.filter(|(key, _)| !look.wrong.contains_key(key));
+        let mut rows: Vec<_> = look.wrong.iter().chain(through).map(|(key, wrong)| (*key, *wrong)).collect();
         rows.sort_by_key(|((at, _), _)| *at);
         let mut found: Vec<Claim> = Vec::new();
         for is_call in [true, false] {

@@ -10,7 +10,7 @@ use super::state::is_stack;
 use crate::engine::cpu::EXIT;
 use crate::engine::interface::Access;
 use crate::engine::registers::{CONTROL, GENERAL, Registers, Snapshot, VECTOR, VECTORS};
-use crate::engine::unwind::{Rule, Table};
+use crate::engine::unwind::{Row, Rule, Table};
 
 /// The most wrong rows that are kept of a function.
 const MOST: usize = 4096;
@@ -20,6 +20,9 @@ const WAY: usize = 32;
 pub(super) const KEPT_VECTOR: usize = 8;
 /// So many scratch registers that are saved before the first call are a habit, and no chance.
 pub(super) const HABIT: usize = 4;
+
+/// What stands for a value that nobody has any more.
+const LOST: u64 = 0x5c5c_5c5c_5c5c_5c5c;
 
 /// What a row of the unwind table says otherwise than it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,6 +93,8 @@ pub(super) struct Look {
     pub writers: Writers,
     /// Rows that are wrong, by instruction and place.
     pub wrong: FxHashMap<(u64, Place), Wrong>,
+    /// Rows of calls that are right, and wrong for those who unwind from what is called, which has changed registers.
+    pub through: FxHashMap<(u64, Place), Wrong>,
     /// Instructions of which the table says nothing, and the run.
     pub without: FxHashMap<u64, u64>,
     /// Reads of words below SP though a signal could have changed them, by instruction.
@@ -123,8 +128,8 @@ pub(super) struct Look {
     saved: FxHashMap<Reg, (u64, bool)>,
     /// Words of this run that hold what a register that C keeps had at the entry.
     slots: FxHashMap<u64, Reg>,
-    /// Those of which something was written over that, and the instruction.
-    spoiled: FxHashMap<Reg, u64>,
+    /// In which run something was written over what a register had been saved in, and by which instruction.
+    spoiled: FxHashMap<(u64, Reg), u64>,
     /// Where instructions write the stack, from SP at the entry; nothing of those that write here and there.
     stores: FxHashMap<u64, Option<u64>>,
     /// Functions that it called have returned.
@@ -161,6 +166,7 @@ impl Look {
             open: None,
             writers: Writers::default(),
             wrong: FxHashMap::default(),
+            through: FxHashMap::default(),
             without: FxHashMap::default(),
             dead: FxHashMap::default(),
             above: FxHashMap::default(),
@@ -201,17 +207,22 @@ impl Look {
         self.stored.clear();
         self.saved.clear();
         self.slots.clear();
-        self.spoiled.clear();
     }
 
-    /// The instruction that wrote over what this run had saved of a register.
-    pub fn spoiler(&self, reg: Reg) -> Option<u64> {
-        self.spoiled.get(&reg).copied()
-    }
-
-    /// Does an instruction write here and there? So do others that this function calls.
-    pub fn is_astray(&self, at: u64) -> bool {
-        !self.own.contains(&at) || self.stores.get(&at).is_some_and(Option::is_none)
+    /// Drop what an instruction did that writes here and there, by an index or a length that nobody gives; so do others that this
+    /// function calls. Returns the registers that were lost so, each with the run.
+    pub fn without_strays(&mut self) -> FxHashSet<(u64, Reg)> {
+        let (own, stores) = (&self.own, &self.stores);
+        let is_astray = |at: &u64| !own.contains(at) || stores.get(at).is_some_and(Option::is_none);
+        self.above.retain(|at, _| !is_astray(at));
+        let lost: FxHashSet<_> = self.spoiled.iter().filter(|(_, at)| is_astray(at)).map(|(of, _)| *of).collect();
+        for rows in [&mut self.wrong, &mut self.through] {
+            rows.retain(|(_, place), wrong| match place {
+                Place::Register(reg) => !lost.contains(&(wrong.number, *reg)),
+                _ => true,
+            });
+        }
+        lost
     }
 
     /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did. If it
@@ -346,8 +357,31 @@ impl Look {
         };
         // Without a rule for the return address, the stack ends here.
         let Some(returns) = row.returns else { return };
-        let (abi, cfa) = (self.registers.abi, row.cfa(&now.gpr));
-        let value = |rule: Rule| rule.value(cfa, &now.gpr, &word);
+        let number = self.number;
+        for (place, want, got) in self.unlike(row, returns, &now.gpr, &word) {
+            if self.wrong.len() < MOST {
+                self.wrong.entry((pc, place)).or_insert(Wrong { number, want, got });
+            }
+        }
+        if self.lines.calls.contains(&pc) {
+            for (place, want, got) in self.unlike(row, returns, &self.while_called(), &word) {
+                if self.through.len() < MOST {
+                    self.through.entry((pc, place)).or_insert(Wrong { number, want, got });
+                }
+            }
+        }
+    }
+
+    /// What a row says otherwise than it is, with these registers: what is right, and what the row has.
+    fn unlike(
+        &self,
+        row: &Row,
+        returns: Rule,
+        gpr: &[u64; GENERAL],
+        word: &impl Fn(u64) -> u64,
+    ) -> Vec<(Place, u64, u64)> {
+        let (abi, cfa) = (self.registers.abi, row.cfa(gpr));
+        let value = |rule: Rule| rule.value(cfa, gpr, word);
         let entry = &self.entry;
         let mut found =
             vec![(Place::Cfa, entry[abi.sp] + abi.return_bytes(), cfa), (Place::Return, EXIT, value(returns))];
@@ -356,16 +390,22 @@ impl Look {
         // Without a rule, a vector register has its value still.
         let vector = |i: &u8| match row.vectors.iter().find(|(n, _)| n == i) {
             Some((_, rule)) => value(*rule),
-            None => low(&now.vectors[usize::from(*i)]),
+            None => low(&self.now.vectors[usize::from(*i)]),
         };
         let vectors = abi.vector_callee_saved.iter();
         found.extend(vectors.map(|i| (Place::Vector(*i), low(&entry.vectors[usize::from(*i)]), vector(i))));
-        let number = self.number;
-        for (place, want, got) in found.into_iter().filter(|(_, want, got)| want != got) {
-            if self.wrong.len() < MOST {
-                self.wrong.entry((pc, place)).or_insert(Wrong { number, want, got });
-            }
+        found.retain(|(_, want, got)| want != got);
+        found
+    }
+
+    /// The registers as an unwinder has them that comes from what is called: those that C lets it change are lost.
+    fn while_called(&self) -> [u64; GENERAL] {
+        let abi = self.registers.abi;
+        let mut gpr = self.now.gpr;
+        for reg in abi.caller_saved.iter().chain(abi.link).filter(|reg| *reg != abi.sp) {
+            gpr[usize::from(reg.0)] = LOST;
         }
+        gpr
     }
 
     /// Which registers did the last instruction save?
@@ -401,7 +441,7 @@ impl Look {
                 }
                 let (last, off) = (self.last, word.wrapping_sub(self.entry[abi.sp]));
                 self.stores.entry(last).and_modify(|was| *was = was.filter(|was| *was == off)).or_insert(Some(off));
-                self.spoiled.extend(self.slots.remove(&word).map(|reg| (reg, last)));
+                self.spoiled.extend(self.slots.remove(&word).map(|reg| ((self.number, reg), last)));
                 self.written.insert(word);
                 self.below.remove(&word);
                 if word < limit {

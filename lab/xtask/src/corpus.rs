@@ -224,8 +224,7 @@ impl Corpus {
         }
         let made = tempfile::tempdir().map_err(|e| Failure::at(Path::new("."), e, "make room"))?;
         call(Command::new("dpkg-deb").arg("-x").arg(file).arg(made.path()))?;
-        let wanted =
-            |file: &Path| [".a", ".o", ".h"].iter().any(|end| name(file).ends_with(end)) && !file.is_symlink();
+        let wanted = |file: &Path| [".a", ".o", ".h"].iter().any(|end| name(file).ends_with(end)) && !file.is_symlink();
         let files = below(made.path())?;
         if !files.iter().any(|file| wanted(file) && !name(file).ends_with(".h")) {
             return Ok(whole);

@@ -124,7 +124,10 @@ fn summary(Done { name, given, audited, .. }: &Done, out: &mut String) {
     }
     if audited.wrong_ends > 0 {
         let count = audited.wrong_ends;
-        let _ = writeln!(out, "{count:>6} have wrong unwind rows where they end, as their compiler makes them: not claimed");
+        let _ = writeln!(
+            out,
+            "{count:>6} have wrong unwind rows where they end, as their compiler makes them: not claimed"
+        );
     }
     for (count, why) in [
         (audited.private, "only assembly refers to it"),
