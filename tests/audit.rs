@@ -309,6 +309,32 @@ fn a_shared_library_is_judged_by_what_it_exports() {
     }
 }
 
+/// Stripping leaves an unwind entry of a function that a library does not export, and no name.
+#[test]
+fn a_function_without_a_name_is_found_by_its_unwind_entry() {
+    for (arch, tools) in arches() {
+        let bench = Bench::new();
+        let own = "static __attribute__((noinline, noclone)) long own(long n) { return n * n + 3; }\n";
+        fs::write(bench.path("own.c"), format!("{own}long all(long n) {{ return own(n) + own(n + 1); }}\n")).unwrap();
+        let how =
+            ["-shared", "-nostdlib", "-fPIC", "-O1", "-fasynchronous-unwind-tables", "-s", "own.c", "-o", "libown.so"];
+        bench.tool(&format!("{tools}gcc"), &how);
+        let found = |more: &[&str]| {
+            let report = report(&bench, 0, more);
+            let functions = report["units"][0]["functions"].as_array().unwrap().clone();
+            functions
+                .iter()
+                .map(|f| (f["symbol"].as_str().unwrap().to_owned(), f["boundary"].clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["libown.so"]), [("all".to_owned(), "exported".into())], "{arch}");
+        let all = found(&["libown.so", "--all"]);
+        let (name, boundary) = all.iter().find(|(name, _)| name != "all").unwrap();
+        assert_eq!((all.len(), boundary), (2, &"unnamed".into()), "{arch}: {all:?}");
+        assert_eq!(found(&["libown.so", "--function", name]), [(name.clone(), "unnamed".into())], "{arch}");
+    }
+}
+
 /// A compiler that gives no rows where functions end does so in all of them: of a library, none is to be blamed for it.
 #[test]
 fn rows_that_a_compiler_leaves_out_are_no_claims() {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use emu_tests::{ClaimKind, Confidence};
+
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}"))
@@ -105,4 +107,28 @@ fn the_page_of_ours_and_the_kernels_counts_the_differences() {
     let rows: Vec<(String, [usize; 3])> =
         rows(&page).iter().map(|row| (row[0].clone(), [1, 2, 3].map(|i| row[i].parse().unwrap()))).collect();
     assert_eq!(rows, counted);
+}
+
+#[test]
+fn the_page_of_audited_packages_is_what_the_tool_says_of_its_claims() {
+    let (page, results) = (read("docs/audit.md"), read("results/audit.md"));
+    let title = results.lines().nth(2).unwrap();
+    let packages = title.split(". ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(packages.parse::<u32>().unwrap() >= 100 && page.contains(&format!("{packages} packages have assembly")));
+    let all = sections(&results);
+    let of = |heading: &str| all.iter().find(|(found, _)| found.contains(heading)).unwrap().1;
+    let number = |cell: &String| cell.parse::<u32>().unwrap();
+    let table = of("whose code was read").split("\n\n").nth(1).unwrap();
+    let mut known: Vec<(String, u32, u32)> = ClaimKind::ALL
+        .iter()
+        .filter_map(|kind| Some((kind.to_string(), kind.confidence()?)))
+        .map(|(kind, Confidence { true_ones, read })| (kind, true_ones, read - true_ones))
+        .collect();
+    known.sort();
+    let read: Vec<_> = rows(table).iter().map(|row| (row[0].clone(), number(&row[1]), number(&row[2]))).collect();
+    assert_eq!(read, known);
+    let drawn: Vec<[u32; 3]> = rows(of("at random")).iter().map(|row| [1, 2, 3].map(|i| number(&row[i]))).collect();
+    let sum = |i: usize| drawn.iter().map(|row| row[i]).sum::<u32>();
+    assert_eq!((sum(0) + sum(1), sum(2)), (200, 0));
+    assert!(sum(1) <= 20, "{drawn:?}");
 }

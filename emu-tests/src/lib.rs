@@ -29,7 +29,9 @@ mod probe;
 mod report;
 mod run;
 
-pub use audit::{Asked, Audited, Boundary, Claim, Judged, Kind as ClaimKind, Marked, Only, Tier, audit, siblings};
+pub use audit::{
+    Asked, Audited, Boundary, Claim, Confidence, Judged, Kind as ClaimKind, Marked, Only, Tier, audit, siblings,
+};
 pub use compose::{
     AFTER_RECORDER, Composed, DIRECT_HANDLER, FUNCTIONS_UNDER_TRACE, Functions, PAIRED_HANDLERS, RECORDER_ARGS,
     direct_names, paired_names, recorder_names,

@@ -75,9 +75,14 @@ pub fn runnable<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Runnable<'
 }
 
 impl Shared {
+    /// Where the library begins in the image that was linked of it alone.
+    pub fn start(&self, image: &Image) -> Option<u64> {
+        image.symbol(START).map(|symbol| symbol.address)
+    }
+
     /// Let the image that was linked of it alone have writable memory where the library has.
     pub fn with_data(&self, image: &mut Image) {
-        let Some(start) = image.symbol(START).map(|symbol| symbol.address) else { return };
+        let Some(start) = self.start(image) else { return };
         for data in &self.writable {
             let Some(cut) = start.checked_add(data.start) else { continue };
             let Some(number) = image.segments.iter().position(|s| cut.wrapping_sub(s.address) < s.mem_size) else {

@@ -179,8 +179,13 @@ pub(super) fn judged(
         judge.depended(machine)?;
     }
     if function.compiled {
-        // What needs it is another function, which is judged itself.
-        judge.claims.retain(|(kind, _), claim| *kind != Kind::C3 || claim.offset.is_some());
+        judge.claims.retain(|(kind, _), claim| match kind {
+            // What needs it is another function, which is judged itself.
+            Kind::C3 => claim.offset.is_some(),
+            // Compilers save what they like; in a library, a person may have done it.
+            Kind::C12 => function.boundary == Boundary::Exported,
+            _ => true,
+        });
     }
     judge.guarded(&mut slow);
     judged.habits = judge.habits(&mut slow);

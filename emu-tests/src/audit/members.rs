@@ -7,7 +7,7 @@ use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::error::Result;
 use link::origin::{Author, Origin, authors, noted, origin};
-use link::{Access, Image, Input, Options, Runnable, Segment, SymbolKind, link, runnable};
+use link::{Access, Image, Input, Options, Runnable, Segment, Shared, SymbolKind, link, runnable};
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use super::claim::{Claim, Kind, Tier};
 use super::never::Never;
 use super::state::CHUNK;
 use crate::engine::registers::Registers;
-use crate::engine::unwind::Table;
+use crate::engine::unwind::{Table, functions};
 use crate::marks::pads::has_pad;
 
 /// Where images are: above 4 GiB, so that an address that is cut leads elsewhere.
@@ -41,6 +41,8 @@ pub enum Boundary {
     Global,
     /// A shared library exports it.
     Exported,
+    /// A shared library's unwind table has it and no symbol, and all functions were asked for.
+    Unnamed,
     /// It was asked for by name.
     Asked,
 }
@@ -178,6 +180,17 @@ impl Members {
                     Err(false) => members.private += 1,
                 }
             }
+            if let [member] = of[..]
+                && let Some(shared) = &linkable[member].shared
+            {
+                for symbol in unnamed(&image, shared, asked) {
+                    let (name, marks) = (inputs[member].name.to_owned(), origins[member].protection.unwrap_or(0));
+                    let boundary = Boundary::Unnamed;
+                    members
+                        .functions
+                        .push((number, Function { member: name, symbol, boundary, wants_rows, marks, compiled: true }));
+                }
+            }
             let author = |symbol: &link::Symbol| symbol.input.and_then(|input| of.get(input)).map(|n| authors[*n]);
             let ends =
                 image.symbols.iter().filter(|s| s.size > 0 && !matches!(author(s), Some(Author::Person(_)) | None));
@@ -220,6 +233,26 @@ impl Members {
             _ => alone,
         }
     }
+}
+
+/// The functions that a library's unwind table has, and none of its symbols, where they were asked for. Stripping leaves no other trace of
+/// them.
+fn unnamed(image: &Image, shared: &Shared, asked: &Asked) -> Vec<link::Symbol> {
+    let start = shared.start(image).unwrap_or(0);
+    let is_wanted = |name: &str| asked.only.as_ref().map_or(asked.all, |only| only(name));
+    let code = image.symbols.iter().filter(|symbol| symbol.kind != SymbolKind::Object);
+    let known: HashSet<u64> = code.map(|symbol| symbol.address).collect();
+    let all = functions(image).into_iter().filter(|(address, _)| !known.contains(address));
+    let symbol = |(address, size): (u64, u64)| link::Symbol {
+        name: format!("unnamed_{:#x}", address.wrapping_sub(start)),
+        address,
+        size,
+        kind: SymbolKind::Function,
+        local: true,
+        hidden: false,
+        input: None,
+    };
+    all.map(symbol).filter(|symbol| is_wanted(&symbol.name)).collect()
 }
 
 /// Cut long zeros out of the image's segments.

@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::asked::{Asked, Only};
-pub use self::claim::{Claim, Kind, Tier};
+pub use self::claim::{Claim, Confidence, Kind, Tier};
 pub use self::function::Judged;
 use self::members::Members;
 pub use self::members::{Boundary, Marked};

@@ -323,6 +323,15 @@ pub fn described(image: &Image, backend: &dyn Backend, addresses: impl Iterator<
 
 type Entry<'i> = FrameDescriptionEntry<EndianSlice<'i, LittleEndian>>;
 
+/// Where functions begin that an image's `.eh_frame` describes, and their bytes.
+pub(crate) fn functions(image: &Image) -> Vec<(u64, u64)> {
+    let (at, frames) = contents(image, ".eh_frame");
+    let frames = with_signatures(frames);
+    let bases = BaseAddresses::default().set_eh_frame(at);
+    let entries = entries(&frames, &bases);
+    entries.iter().filter(|fde| fde.len() > 0).map(|fde| (fde.initial_address(), fde.len())).collect()
+}
+
 /// The entries of a table, as far as they can be read.
 fn entries<'i>(frames: &EhFrame<EndianSlice<'i, LittleEndian>>, bases: &BaseAddresses) -> Vec<Entry<'i>> {
     let (mut all, mut each) = (Vec::new(), frames.entries(bases));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use emu_tests::{Audited, Claim, ClaimKind};
+use emu_tests::{Audited, Claim, ClaimKind, Confidence};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tool::printed::printable;
@@ -27,6 +27,9 @@ pub struct Finding<'a> {
     pub line: Option<&'a Line>,
     #[serde(flatten)]
     pub claim: &'a Claim,
+    /// How many claims of its kind were true when their code was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
     pub accepted: bool,
 }
 
@@ -65,8 +68,8 @@ impl<'a> Finding<'a> {
         let of = function.map_or_else(String::new, |function| format!(" {function}"));
         let finding = format!("{} {} {place}{of} {}", claim.kind, audited.arch, claim.place);
         let spot = function.map(|function| (object.to_owned(), function.to_owned(), claim.offset.unwrap_or(0)));
-        let line = spot.and_then(|spot| lines.get(&spot));
-        Finding { finding, given, all, file, object, function, line, claim, accepted: false }
+        let (line, confidence) = (spot.and_then(|spot| lines.get(&spot)), claim.kind.confidence());
+        Finding { finding, given, all, file, object, function, line, claim, confidence, accepted: false }
     }
 
     /// The function or the object that it is about.

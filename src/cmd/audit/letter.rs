@@ -1,6 +1,7 @@
 //! A finding as a text that can be sent to those who wrote the assembly.
 
 use codegen::words::error::{Error, Result};
+use emu_tests::Confidence;
 use tool::printed::printable;
 
 use super::finding::Finding;
@@ -43,6 +44,11 @@ pub fn text(name: &str, origins: &[Origin], findings: &[Finding]) -> Result<Stri
     };
     letter.paragraph(&format!("{claim}.{alike}"));
     letter.paragraph(&format!("Who relies on it: {}.", claim.kind.relies()));
+    if let Some(Confidence { true_ones, read }) = claim.kind.confidence() {
+        letter.paragraph(&format!(
+            "How sure that is: of {read} findings of this kind in Debian's packages, {true_ones} were true when their code was read."
+        ));
+    }
     if !claim.context.is_empty() {
         letter.indented(claim.context.iter().map(String::as_str));
     }

@@ -47,7 +47,11 @@ fn result(
         .message(sarif::Message::builder().text(message).build())
         .locations(vec![location])
         .partial_fingerprints(same.of(&finding.finding))
-        .properties(properties([("finding", json!(finding.finding)), ("object", json!(finding.object))]))
+        .properties(properties([
+            ("finding", json!(finding.finding)),
+            ("object", json!(finding.object)),
+            ("confidence", json!(finding.confidence)),
+        ]))
         .build();
     if let Some(source) = instructions(finding) {
         let about = sarif::Message::builder().text(source.about.as_str()).build();

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::page::kind;
 use super::{Corpus, audited, fetched};
 use crate::failure::Failure;
 use crate::tools::{peak, read, tramptool};
@@ -34,16 +35,10 @@ pub(super) fn page(corpus: &Corpus) -> Result<String, Failure> {
             let said = tool.output().map_err(|e| Failure::new(&package, e.to_string(), "build the tool"))?;
             let row = audited(&package, arch, &String::from_utf8_lossy(&said.stdout));
             let row = row.map_err(|why| Failure::new(&package, why, "see what the tool says"))?;
-            let (claims, others): (Vec<&str>, Vec<&str>) = row
-                .findings
-                .keys()
-                .map(String::as_str)
-                .partition(|name| BREACHES.iter().any(|kind| name.starts_with(kind)));
+            let (claims, others): (Vec<&str>, Vec<&str>) =
+                row.findings.keys().map(String::as_str).partition(|name| BREACHES.contains(&kind(name)));
             let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-            others
-                .iter()
-                .filter_map(|name| name.split(' ').next())
-                .for_each(|kind| *kinds.entry(kind).or_default() += 1);
+            others.iter().for_each(|name| *kinds.entry(kind(name)).or_default() += 1);
             let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
             let [.., judged] = row.counts;
             (all, breaches) = (all + judged, breaches + claims.len());

@@ -56,8 +56,8 @@ fn packages(corpus: &Corpus, rows: &[Row]) -> String {
     let libraries = packages.iter().filter(|package| corpus.libraries.contains(**package)).count();
     let _ = writeln!(
         out,
-        "`cargo xtask audit-corpus` wrote this page: {}. {} packages have assembly, in {} files; of {libraries} of them, which are shared\n\
-         libraries, the sources say so. {} of {} functions were judged.\n",
+        "`cargo xtask audit-corpus` wrote this page: {}. {} packages have assembly, in {} files; of {libraries} of them, which are\n\
+         shared libraries, their sources say so. {} of {} functions were judged.\n",
         suites.join(", "),
         packages.len(),
         rows.len(),
@@ -102,7 +102,9 @@ fn read(corpus: &Corpus, all: &[Met]) -> Result<String, Failure> {
         verdicts.entry(kind(first.name)).or_default()[usize::from(!read.verdict)] += met.len();
         let more = if met.len() > 1 { format!(", and {} alike", met.len() - 1) } else { String::new() };
         let (package, verdict) = (&first.row.package, read.verdict);
-        let witness = confirm::by_another_engine(corpus, first)?;
+        // That question is about functions beside it, which no run of it shows.
+        let is_question = kind(first.name) == "C13";
+        let witness = if is_question { String::new() } else { confirm::by_another_engine(corpus, first)? };
         let _ = writeln!(out, "| {package} | `{}`{more} | {verdict} | {witness} | {} |", first.name, read.reason);
     }
     out += "\n| claim | true | false |\n|---|--:|--:|\n";
@@ -147,6 +149,6 @@ fn unread(corpus: &Corpus, all: &[Met]) -> String {
 }
 
 /// The claim of a finding.
-fn kind(finding: &str) -> &str {
+pub(super) fn kind(finding: &str) -> &str {
     finding.split(' ').next().unwrap_or_default()
 }
