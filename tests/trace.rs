@@ -1,6 +1,7 @@
 //! `tramptool trace`, of recordings that the test writes itself.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -325,8 +326,23 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
     let fixed = Command::new("gcc").args(["-static", "program.c", "-pthread", "-o", "fixed"]).current_dir(dir).status();
     assert!(fixed.unwrap().success());
     fs::write(dir.join("text"), "text").unwrap();
+    for (name, mode) in [("other_user", 0o4755), ("other_group", 0o2755)] {
+        fs::copy(dir.join("program"), dir.join(name)).unwrap();
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // The class, and the machine: of this file nothing but its header is looked at.
+    for (name, at, byte) in [("small", 4, 1), ("foreign", 18, 0x28)] {
+        let mut bytes = fs::read(dir.join("program")).unwrap();
+        bytes[at] = byte;
+        fs::write(dir.join(name), bytes).unwrap();
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
     for (program, code, says) in [
         ("./fixed", 125, "linked statically"),
+        ("./other_user", 125, "setuid"),
+        ("./other_group", 125, "setgid"),
+        ("./small", 125, "32-bit"),
+        ("./foreign", 125, "another machine"),
         ("./text", 126, "not an executable file"),
         ("./none", 127, "no such program"),
         ("no-such-program", 127, "no such program"),
@@ -341,10 +357,44 @@ fn what_cannot_be_traced_is_told_before_it_runs() {
     let told = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!((run.status.code(), &*run.stdout), (Some(4), &b"2000\n"[..]), "{told}");
     assert!(told.contains("is not whole: No space left on device"), "{told}");
+    // A place that cannot be written to is told before the program runs.
+    let run = tool(dir, &["-o", "none/trace", "--", "./program", "4"]);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), told.lines().count(), &*run.stdout), (Some(125), 1, &b""[..]), "{told}");
     // Without sites it runs as it is.
     let run = tool(dir, &["--", "true"]);
     assert_eq!(run.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&run.stderr).contains("the program has no sites"));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("no sites were seen"));
+}
+
+/// A filter of system calls takes the sockets from a program: it runs as it is, and says why nothing is recorded of it.
+#[test]
+fn what_a_filter_keeps_from_the_recorder_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let filter = "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <errno.h>\n#include <stddef.h>\n\
+                  #include <stdlib.h>\n#include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+                  int main(int n, char **args) {\n\
+                    unsigned refused[] = { SYS_socket, SYS_connect, SYS_recvmsg };\n\
+                    struct sock_filter lines[] = {\n\
+                      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused[atoi(args[1])], 0, 1),\n\
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),\n\
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };\n\
+                    struct sock_fprog program = { 4, lines };\n\
+                    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 99;\n\
+                    return execv(args[2], args + 2);\n\
+                  }\n";
+    fs::write(dir.join("filter.c"), filter).unwrap();
+    let gcc = Command::new("gcc").args(["filter.c", "-o", "filter"]).current_dir(dir).status();
+    assert!(gcc.unwrap().success());
+    compile(dir, "gcc", "program.c", PROGRAM);
+    for call in ["0", "1", "2"] {
+        let run = tool(dir, &["--", "./filter", call, "./program", "5"]);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!((run.status.code(), &*run.stdout), (Some(5), &b"2000\n"[..]), "{told}");
+        assert_eq!(told.matches("(seccomp) lets it have no socket").count(), 1, "{told}");
+    }
 }
 
 /// A program that loads the library itself starts a recorder, which records what it starts too. Without one it runs as it is.

@@ -366,7 +366,7 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
     }
     if sites == 0 {
         note(
-            "the program has no sites, so nothing is recorded; compile it with -fpatchable-function-entry=5 (gcc, clang), \
+            "no sites were seen, so nothing is recorded; compile the program with -fpatchable-function-entry=5 (gcc, clang), \
              name a library that has them by -L, or try --any",
         );
         return;
