@@ -6,6 +6,7 @@
 
 mod confirm;
 mod control;
+mod fixed;
 mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,9 @@ pub struct Corpus {
     control: Vec<String>,
     /// Packages whose time and memory are measured.
     measured: Vec<String>,
+    /// Faults that were mended in the field.
+    #[serde(default)]
+    fixed: Vec<fixed::Fixed>,
     /// Findings that somebody has read the code of.
     #[serde(default)]
     read: Vec<Read>,

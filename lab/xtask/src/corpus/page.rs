@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Corpus, Finding, Read, Row, confirm, control};
+use super::{Corpus, Finding, Read, Row, confirm, control, fixed};
 use crate::damage::Rng;
 use crate::failure::Failure;
 
@@ -42,6 +42,7 @@ pub(super) fn page(corpus: &Corpus, rows: &[Row], refused: &[String], arches: &[
         let _ = writeln!(out, "- {why}");
     }
     if arches.is_empty() {
+        out += &fixed::page(corpus)?;
         out += &control::page(corpus)?;
     }
     Ok(out)
