@@ -118,7 +118,7 @@ fn the_page_of_audited_packages_is_what_the_tool_says_of_its_claims() {
     let all = sections(&results);
     let of = |heading: &str| all.iter().find(|(found, _)| found.contains(heading)).unwrap().1;
     let number = |cell: &String| cell.parse::<u32>().unwrap();
-    let table = of("whose code was read").split("\n\n").nth(1).unwrap();
+    let table = of("whose code was read").rsplit("\n\n").next().unwrap();
     let mut known: Vec<(String, u32, u32)> = ClaimKind::ALL
         .iter()
         .filter_map(|kind| Some((kind.to_string(), kind.confidence()?)))

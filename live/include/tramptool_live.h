@@ -38,6 +38,8 @@ struct tl_hook *tl_replace(struct tl_function *function, const void *with);
 /* 0, or -1. */
 int tl_enable(struct tl_hook *hook);
 int tl_disable(struct tl_hook *hook);
+/* All of n hooks at once, so that threads are interrupted once: disabled if `enable` is 0, else enabled. 0, or -1. */
+int tl_batch(struct tl_hook *const *hooks, size_t n, int enable);
 
 /* Disable a hook for good. Calls that have begun end as they would have. */
 void tl_detach(struct tl_hook *hook);

@@ -9,7 +9,7 @@ use crate::buffers::{Event, Record};
 use crate::calls::{Entry, Exit};
 use crate::error::{Error, Result};
 use crate::function::Function;
-use crate::live::{Hook, Live, Policy};
+use crate::live::{Batch, Hook, Live, Policy};
 use crate::record::Recorder;
 
 thread_local! {
@@ -141,6 +141,22 @@ pub unsafe extern "C" fn tl_enable(hook: *const Hook) -> c_int {
 pub unsafe extern "C" fn tl_disable(hook: *const Hook) -> c_int {
     // SAFETY: the caller's promise.
     status(unsafe { &*hook }.disable())
+}
+
+/// Enable or disable several hooks together.
+///
+/// # Safety
+/// There are so many handles of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_batch(hooks: *const *const Hook, n: usize, enable: c_int) -> c_int {
+    let fill = |batch: &mut Batch| {
+        for i in 0..n {
+            // SAFETY: the caller's promise.
+            let hook = unsafe { &**hooks.add(i) };
+            if enable == 0 { batch.disable(hook) } else { batch.enable(hook) }
+        }
+    };
+    status(live().and_then(|live| live.batch(fill)))
 }
 
 /// Disable a hook for good.

@@ -24,6 +24,9 @@ fn a_program_of_c_attaches_to_its_functions() {
         let alone = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", standard, &header];
         assert!(Command::new("gcc").args(alone).status().unwrap().success(), "{standard}");
     }
+    let header = format!("{root}/include/tramptool_live.h");
+    let alone = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-std=c++11", "-x", "c++", &header];
+    assert!(Command::new("g++").args(alone).status().unwrap().success(), "C++");
     let include = format!("-I{root}/include");
     let source = format!("{root}/tests/program.c");
     let gcc = ["-O2", "-Wall", "-Werror", &include, &source, library, "-pthread", "-ldl", "-lm", "-o"];

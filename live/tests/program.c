@@ -8,6 +8,12 @@ __attribute__((noinline)) long add(long a, long b)
 	return a + b;
 }
 
+__attribute__((noinline)) long minus(long a, long b)
+{
+	__asm__ volatile("" : "+r"(a));
+	return a - b;
+}
+
 static long times(long a, long b)
 {
 	return a * b;
@@ -44,6 +50,12 @@ int main(void)
 	CHECK(hook && add(1, 2) == 3);
 	CHECK(tl_enable(hook) == 0 && add(1, 2) == 102 && seen == 1);
 	CHECK(tl_disable(hook) == 0 && add(1, 2) == 3 && seen == 1);
+	struct tl_hook *both[] = { hook, tl_around(tl_function_at((const void *)minus), entered, left, &seen) };
+	CHECK(both[1] && tl_batch(both, 2, 1) == 0 && add(1, 2) == 102 && minus(5, 3) == -94 && seen == 7);
+	CHECK(tl_batch(both, 2, 0) == 0 && add(1, 2) == 3 && minus(5, 3) == 2 && seen == 7);
+	CHECK(tl_batch(both, 0, 1) == 0 && add(1, 2) == 3);
+	tl_detach(both[1]);
+	seen = 1;
 
 	struct tl_hook *instead = tl_replace(f, (const void *)times);
 	CHECK(instead && tl_enable(instead) == 0 && tl_enable(hook) == 0);
