@@ -18,14 +18,30 @@ const PAD: &str = "a landing pad whose address C takes is a NOP";
 /// An object by hand has no mark any more.
 const MARK: &str = "the marks of an object are gone";
 
-/// A landing pad of an architecture, and as many bytes that do nothing.
-fn pads(arch: &str) -> Option<([u8; 4], [u8; 4])> {
+/// Archives with fewer objects show no custom.
+const SEVERAL: usize = 10;
+
+/// A landing pad of an architecture, as many bytes that do nothing, and the property with its marks (GNU_PROPERTY_X86_FEATURE_1_AND,
+/// GNU_PROPERTY_AARCH64_FEATURE_1_AND).
+fn pads(arch: &str) -> Option<([u8; 4], [u8; 4], u32)> {
     match arch {
-        "amd64" => Some(([0xf3, 0x0f, 0x1e, 0xfa], [0x0f, 0x1f, 0x40, 0x00])),
+        "amd64" => Some(([0xf3, 0x0f, 0x1e, 0xfa], [0x0f, 0x1f, 0x40, 0x00], 0xc000_0002)),
         // `bti c`.
-        "arm64" => Some(([0x5f, 0x24, 0x03, 0xd5], [0x1f, 0x20, 0x03, 0xd5])),
+        "arm64" => Some(([0x5f, 0x24, 0x03, 0xd5], [0x1f, 0x20, 0x03, 0xd5], 0xc000_0000)),
         _ => None,
     }
+}
+
+/// Let a property have no bits: four bytes behind its type and size. Has the object one?
+fn without_marks(object: &mut [u8], note: Option<(u64, u64)>, property: u32) -> bool {
+    let range = note.map_or(0..0, |(at, size)| at as usize..(at + size) as usize);
+    let Some(note) = object.get_mut(range) else { return false };
+    let head = [property.to_le_bytes(), 4_u32.to_le_bytes()].concat();
+    let found = note.windows(head.len()).position(|bytes| bytes == head);
+    let bits = found.and_then(|at| note.get_mut(at + head.len()..at + head.len() + 4));
+    let has = bits.as_deref().is_some_and(|bits| bits.iter().any(|byte| *byte != 0));
+    bits.into_iter().for_each(|bits| bits.fill(0));
+    has
 }
 
 /// Put such faults into objects of an archive, whose objects lie unpacked beside it.
@@ -39,7 +55,10 @@ pub(super) fn put(
     (archive, members): (&Path, &[PathBuf]),
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    let Some((pad, nop)) = pads(arch) else { return Ok(()) };
+    let Some((pad, nop, property)) = pads(arch) else { return Ok(()) };
+    if members.len() < SEVERAL {
+        return Ok(());
+    }
     let Some(report) = audited(archive, &[])? else { return Ok(()) };
     let known = kinds(&report);
     let mut by_hand = BTreeSet::new();
@@ -54,11 +73,8 @@ pub(super) fn put(
         let Ok(file) = object::File::parse(&*object) else { continue };
         let Some(note) = file.section_by_name(".note.gnu.property") else { continue };
         if room(counts, MARK) && by_hand.contains(name(member)) && !known.iter().any(|f| f.contains(name(member))) {
-            // The name of the section is all that linkers know it by.
             let mut changed = object.clone();
-            let at = changed.windows(18).position(|bytes| bytes == b".note.gnu.property");
-            if let (Some(at), true) = (at, note.size() > 0) {
-                changed[at + 1] = b'x';
+            if without_marks(&mut changed, note.file_range(), property) {
                 let found = with(archive, member, &changed, &object, &[])?;
                 let claimed: Vec<String> = found.difference(&known).cloned().collect();
                 let is_named = claimed.iter().any(|f| f.ends_with(".note.gnu.property") && f.contains(name(member)));
