@@ -83,6 +83,24 @@ pub struct Judged {
     pub(super) habits: Habits,
 }
 
+impl Judged {
+    /// Before anything is known of it.
+    fn of(function: &Function, bytes: u64) -> Judged {
+        Judged {
+            member: function.member.clone(),
+            symbol: function.symbol.name.clone(),
+            boundary: function.boundary,
+            bytes,
+            executed: 0,
+            runs: 0,
+            returned: 0,
+            not_judged: None,
+            claims: Vec::new(),
+            habits: Habits::default(),
+        }
+    }
+}
+
 /// What of a run must not depend on registers that callees may change.
 struct Outcome {
     calls: Vec<Called>,
@@ -124,18 +142,7 @@ pub(super) fn judged(
     let never = function.compiled.then_some(never);
     let subject =
         Subject { backend, image, ends, never, zeros, registers, start, size, elsewhere, stubs, engine: asked.engine };
-    let mut judged = Judged {
-        member: function.member.clone(),
-        symbol: function.symbol.name.clone(),
-        boundary: function.boundary,
-        bytes: size,
-        executed: 0,
-        runs: 0,
-        returned: 0,
-        not_judged: None,
-        claims: Vec::new(),
-        habits: Habits::default(),
-    };
+    let mut judged = Judged::of(function, size);
     if let Some(why) = no_function_of_c(&judged.symbol, backend.machine().millicode) {
         judged.not_judged = Some(why.to_owned());
         return Ok(judged);
@@ -178,18 +185,9 @@ pub(super) fn judged(
         to_pair.into_iter().try_for_each(|number| judge.pair(&mut machine, number))?;
         judge.depended(machine)?;
     }
-    if function.compiled {
-        judge.claims.retain(|(kind, _), claim| match kind {
-            // What needs it is another function, which is judged itself.
-            Kind::C3 => claim.offset.is_some(),
-            // Compilers save what they like; in a library, a person may have done it.
-            Kind::C12 => function.boundary == Boundary::Exported,
-            _ => true,
-        });
-    }
     judge.guarded(&mut slow);
     judged.habits = judge.habits(&mut slow);
-    judge.without_purpose(&judged.symbol, function.wants_rows);
+    judge.without_purpose(function);
     if judged.returned == 0 {
         let most = ends.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(b.cmp(a)));
         judged.not_judged = Some(most.map_or_else(|| "no run was asked for".to_owned(), |(why, _)| why));
@@ -229,10 +227,6 @@ fn no_function_of_c(symbol: &str, millicode: &[&str]) -> Option<&'static str> {
     }
     let compilers = millicode.iter().any(|begin| symbol.starts_with(begin));
     compilers.then_some("compilers call it in a way of their own")
-}
-
-pub(super) fn is_call(line: &Decoded) -> bool {
-    line.branch.is_some_and(|branch| branch.pushes)
 }
 
 /// What a protection is called, the promise of it, and what it stops.
@@ -278,7 +272,7 @@ impl Judge<'_> {
         let which = |does: &dyn Fn(&Decoded) -> bool| all().filter(|line| does(line)).map(|line| line.at).collect();
         Lines {
             next: all().map(|line| (line.at, line.at + u64::from(line.size))).collect(),
-            calls: which(&is_call),
+            calls: which(&Decoded::is_call),
             returns: which(&|line| line.branch.is_some_and(|branch| branch.pops)),
             // A call comes back from a function of others without having been seen there.
             indirect: which(&|line| line.branch.is_some_and(|branch| branch.indirect.is_some() && !branch.pushes)),
@@ -351,14 +345,19 @@ impl Judge<'_> {
         Ok(false)
     }
 
-    /// Drop what a function is for, by its name, and rows that no object has.
-    fn without_purpose(&mut self, symbol: &str, wants_rows: bool) {
+    /// Drop what a function is for, by its name, rows that no object has, and what is no fault of compilers.
+    fn without_purpose(&mut self, function: &Function) {
+        let (symbol, wants_rows, compiled) = (function.symbol.name.as_str(), function.wants_rows, function.compiled);
         let abi = self.subject.registers.abi;
         let (room, sp) = (symbol.ends_with(ROOM), abi.name(abi.sp));
         let of_platform = self.subject.registers.machine.kept_by_platform;
         let threads: Vec<String> = of_platform.iter().map(|reg| abi.name(reg).to_owned()).collect();
         let controls = CONTROLS.contains(&symbol.trim_start_matches('_'));
-        self.claims.retain(|(kind, place), _| match kind {
+        self.claims.retain(|(kind, place), claim| match kind {
+            // What needs it is another function, which is judged itself.
+            Kind::C3 if compiled => claim.offset.is_some(),
+            // Compilers save what they like; in a library, a person may have done it.
+            Kind::C12 if compiled => function.boundary == Boundary::Exported,
             Kind::C1 => !(room && place == sp || symbol == THREAD && threads.contains(place)),
             Kind::C6 => wants_rows,
             Kind::C9 => !controls,
@@ -431,7 +430,7 @@ impl Judge<'_> {
         let own = self.subject.start..self.subject.start + self.subject.size;
         let calls: Vec<_> = ran.calls.iter().filter(|call| own.contains(&call.back.wrapping_sub(1))).collect();
         let outward = calls.iter().filter(|call| !call.ends).map(|call| (self.call_before(call.back), call.to.clone()));
-        let outward: Vec<_> = outward.filter(|(at, _)| self.lines.get(at).is_some_and(is_call)).collect();
+        let outward: Vec<_> = outward.filter(|(at, _)| self.lines.get(at).is_some_and(Decoded::is_call)).collect();
         self.outward.extend(outward);
         for call in calls.into_iter().filter(|call| call.off != 0) {
             let tier = if call.ends { Tier::Note } else { Tier::Error };
@@ -575,7 +574,7 @@ impl Judge<'_> {
     /// What was seen at each instruction.
     fn looked(&mut self, machine: &mut Machine) {
         let Some(look) = machine.look() else { return };
-        let calls = |at: &u64| self.lines.get(at).is_some_and(is_call);
+        let calls = |at: &u64| self.lines.get(at).is_some_and(Decoded::is_call);
         // What only assembly calls may keep more, and throws nothing.
         let through = look.through.iter().filter(|(key, _)| self.outward.contains_key(&key.0));
         let through = through.filter(|(key, _)| !look.wrong.contains_key(key));

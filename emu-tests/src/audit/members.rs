@@ -61,6 +61,14 @@ pub(super) struct Function {
     pub compiled: bool,
 }
 
+impl Function {
+    /// One of a library that has no name.
+    fn unnamed(member: &str, symbol: link::Symbol, (wants_rows, marks): (bool, u32)) -> Function {
+        let boundary = Boundary::Unnamed;
+        Function { member: member.to_owned(), symbol, boundary, wants_rows, marks, compiled: true }
+    }
+}
+
 /// What an object says of its protection.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Marked {
@@ -143,12 +151,7 @@ impl Members {
             marks: marks(&inputs, &origins, &authors),
         };
         let callers = Callers::of(&origins, &authors, asked);
-        let compiled = || origins.iter().zip(&authors).filter(|(_, author)| **author == Author::Compiler);
-        let tables = compiled().filter(|(origin, _)| origin.has_table).count();
-        let wants_rows = match compiled().count() {
-            0 => origins.iter().any(|origin| origin.has_table),
-            count => 2 * tables >= count,
-        };
+        let wants_rows = wants_rows(&origins, &authors);
         let groups = members.linked(backend, (&inputs, &linkable), &chosen);
         for (mut image, of) in groups {
             let number = members.images.len();
@@ -163,9 +166,8 @@ impl Members {
                 let marks = backend.facts().marks.as_ref();
                 let bits = origins[*member].protection.unwrap_or(0);
                 let has = |promise| marks.is_some_and(|marks| marks.bits(promise) & bits != 0);
-                let is_taken = callers.taken.contains(symbol.name.as_str());
-                let is_function = symbol.kind == SymbolKind::Function;
-                if has(Promise::Pads) && is_taken && is_function && !has_pad(backend, &image, symbol.address) {
+                let is_led_to = symbol.kind == SymbolKind::Function && callers.taken.contains(symbol.name.as_str());
+                if has(Promise::Pads) && is_led_to && !has_pad(backend, &image, symbol.address) {
                     members.marks.push(Marked::without_pad(inputs[*member].name, &symbol.name));
                 }
                 match callers.boundary(&symbol.name, authors[*member]) {
@@ -183,13 +185,10 @@ impl Members {
             if let [member] = of[..]
                 && let Some(shared) = &linkable[member].shared
             {
-                for symbol in unnamed(&image, shared, asked) {
-                    let (name, marks) = (inputs[member].name.to_owned(), origins[member].protection.unwrap_or(0));
-                    let boundary = Boundary::Unnamed;
-                    members
-                        .functions
-                        .push((number, Function { member: name, symbol, boundary, wants_rows, marks, compiled: true }));
-                }
+                let marks = origins[member].protection.unwrap_or(0);
+                let unnamed = unnamed(&image, shared, asked).into_iter();
+                let of = |symbol| Function::unnamed(inputs[member].name, symbol, (wants_rows, marks));
+                members.functions.extend(unnamed.map(|symbol| (number, of(symbol))));
             }
             let author = |symbol: &link::Symbol| symbol.input.and_then(|input| of.get(input)).map(|n| authors[*n]);
             let ends =
@@ -325,6 +324,16 @@ fn signs_of(backend: &dyn Backend, input: &Input, given: &Input, of: &Runnable) 
         origin.protection = marks.map(|marks| noted(marks, given)).transpose()?.flatten();
     }
     Ok(origin)
+}
+
+/// Do the compiler's objects have unwind tables, or, without such, does some object?
+fn wants_rows(origins: &[Origin], authors: &[Author]) -> bool {
+    let compiled = || origins.iter().zip(authors).filter(|(_, author)| **author == Author::Compiler);
+    let tables = compiled().filter(|(origin, _)| origin.has_table).count();
+    match compiled().count() {
+        0 => origins.iter().any(|origin| origin.has_table),
+        count => 2 * tables >= count,
+    }
 }
 
 /// Does the unwind table have most of a library's functions?

@@ -8,7 +8,6 @@ use codegen::words::error::Result;
 use link::{Image, SymbolKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::function::is_call;
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
@@ -52,5 +51,5 @@ fn behind(backend: &'static dyn Backend, image: &Image, function: (u64, u64)) ->
         (Some(at), Some(behind)) => at != behind,
         _ => false,
     };
-    Ok(lines.values().filter(|line| is_call(line)).filter(differs).map(behind).collect())
+    Ok(lines.values().filter(|line| line.is_call()).filter(differs).map(behind).collect())
 }

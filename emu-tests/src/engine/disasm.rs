@@ -67,6 +67,11 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
+    /// Does it leave a return address behind, as a shadow stack has it?
+    pub fn is_call(&self) -> bool {
+        self.branch.is_some_and(|branch| branch.pushes)
+    }
+
     /// Its mnemonic and operands.
     pub fn parts(&self) -> (&str, &str) {
         let (mnemonic, operands) = self.text.split_at(usize::from(self.mnemonic).min(self.text.len()));

@@ -4,6 +4,7 @@
 //!
 //! A function is clean if it was judged, all of its code was executed, and nothing is claimed of it.
 
+mod counts;
 mod marks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 use regex::{Captures, Regex};
 use serde::Deserialize;
 use serde_json::Value;
+
+use counts::{Count, Counts};
 
 use crate::corpus::{Corpus, fetched};
 use crate::failure::Failure;
@@ -96,50 +99,11 @@ struct Line {
     relocated: bool,
 }
 
-/// What came of a fault.
-#[derive(Default)]
-struct Count {
-    put: usize,
-    /// Something was claimed.
-    noticed: usize,
-    /// What the fault is was claimed.
-    named: usize,
-    missed: Vec<String>,
-    of_package: BTreeMap<String, usize>,
-}
-
-/// Counts, by fault and architecture.
-#[derive(Default)]
-struct Counts(BTreeMap<(String, String), Count>);
-
-impl Counts {
-    /// Is there enough of a fault, at all or of a package?
-    fn is_full(&self, list: &List, (fault, arch): (&str, &str), package: &str) -> bool {
-        let count = self.0.get(&(fault.to_owned(), arch.to_owned()));
-        let of_one = |count: &Count| count.of_package.get(package).is_some_and(|n| *n >= list.of_one);
-        count.is_some_and(|count| count.put >= list.functions || of_one(count))
-    }
-
-    /// A fault was put somewhere in a package; these were claimed, and one of them is what it is.
-    fn add(&mut self, (fault, arch): (&str, &str), package: &str, place: &str, claimed: &[String], is_named: bool) {
-        let count = self.0.entry((fault.to_owned(), arch.to_owned())).or_default();
-        count.put += 1;
-        *count.of_package.entry(package.to_owned()).or_default() += 1;
-        count.noticed += usize::from(!claimed.is_empty());
-        if is_named {
-            count.named += 1;
-        } else {
-            eprintln!("not claimed: {fault}: {place}");
-            count.missed.push(format!("{package} {place}: {}", claimed.join(", ")));
-        }
-    }
-}
-
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let list = root().join("lab/xtask/audit-mutants.toml");
     let list: List = toml::from_str(&read(&list)?).map_err(|e| Failure::at(&list, e, "mend it"))?;
-    let mut counts = Counts::default();
+    let mut counts = Counts { functions: list.functions, of_one: list.of_one, all: BTreeMap::new() };
     for (arch, suite) in Corpus::read()?.suites.iter().filter(|(arch, _)| args.is_empty() || args.contains(arch)) {
         for (package, file) in fetched(&list.packages, arch, suite)? {
             eprintln!("{arch} {package}");
@@ -154,7 +118,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
                 }
                 let mut members = below(&members)?;
                 members.sort();
-                marks::put(&list, arch, &package, (archive, &members), &mut counts)?;
+                marks::put(arch, &package, (archive, &members), &mut counts)?;
                 for member in members.into_iter().take(MEMBERS) {
                     in_object(&list, arch, (&package, name(archive)), &member, &mut counts)?;
                 }
@@ -178,7 +142,7 @@ fn in_object(
     member: &Path,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    let full = |counts: &Counts, fault: &str| counts.is_full(list, (fault, arch), package);
+    let full = |counts: &Counts, fault: &str| counts.is_full((fault, arch), package);
     let wanted = |counts: &_| {
         // Few functions save scratch registers: such are not looked for.
         let mut edits = list.fault.iter().filter(|f| f.saves == 0 && f.edits.iter().any(|edit| edit.arch == arch));
@@ -382,7 +346,7 @@ fn assembled(list: &List, arch: &str, text: &str) -> Result<Option<Vec<u8>>, Fai
 
 /// The page.
 fn page(list: &List, counts: &Counts) -> String {
-    let counts = &counts.0;
+    let counts = &counts.all;
     let sum = |of: fn(&Count) -> usize| counts.values().map(of).sum::<usize>();
     let mut out = String::from("# Faults in clean functions of packages\n\n");
     // Writing to a String cannot fail.

@@ -9,7 +9,7 @@ use std::process::Command;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionKind, elf};
 use serde_json::Value;
 
-use super::{Counts, List};
+use super::counts::Counts;
 use crate::failure::Failure;
 use crate::tools::{call, name, tramptool, write};
 
@@ -49,7 +49,6 @@ fn without_marks(object: &mut [u8], note: Option<(u64, u64)>, property: u32) -> 
 /// # Errors
 /// The tool or a program cannot be run.
 pub(super) fn put(
-    list: &List,
     arch: &str,
     package: &str,
     (archive, members): (&Path, &[PathBuf]),
@@ -67,7 +66,7 @@ pub(super) fn put(
         by_hand.extend(functions.filter_map(|function| function["member"].as_str()).map(str::to_owned));
     }
     let taken = taken(members);
-    let room = |counts: &Counts, fault: &str| !counts.is_full(list, (fault, arch), package);
+    let room = |counts: &Counts, fault: &str| !counts.is_full((fault, arch), package);
     for member in members {
         let object = fs::read(member).map_err(|e| Failure::at(member, e, "see that it is there"))?;
         let Ok(file) = object::File::parse(&*object) else { continue };

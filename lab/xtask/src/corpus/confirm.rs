@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::page::Met;
-use super::{Corpus, fetched};
+use super::list::{Corpus, fetched};
+use super::report::{Finding, Row};
 use crate::failure::Failure;
 use crate::tools::tramptool;
 use crate::tree::cache;
@@ -13,9 +13,8 @@ use crate::tree::cache;
 ///
 /// # Errors
 /// The package is gone, or the tool cannot be run.
-pub(super) fn by_another_engine(corpus: &Corpus, met: &Met) -> Result<String, Failure> {
-    let Some((function, seed)) = &met.finding.run else { return Ok(String::new()) };
-    let row = met.row;
+pub(super) fn by_another_engine(corpus: &Corpus, row: &Row, name: &str, finding: &Finding) -> Result<String, Failure> {
+    let Some((function, seed)) = &finding.run else { return Ok(String::new()) };
     let suite = corpus.suites.get(&row.arch).map_or("", String::as_str);
     let engine = if row.arch == "amd64" { "bochs" } else { "qemu" };
     let Some((_, file)) = fetched(&[row.package.clone()].into(), &row.arch, suite)?.pop() else {
@@ -36,7 +35,7 @@ pub(super) fn by_another_engine(corpus: &Corpus, met: &Met) -> Result<String, Fa
         ));
     };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let is_there = list(&report["findings"]).iter().any(|finding| finding["finding"] == met.name);
+    let is_there = list(&report["findings"]).iter().any(|finding| finding["finding"] == name);
     let engine = list(&report["units"]).first().and_then(|unit| Some(unit["engine"].as_str()?.to_owned()));
     Ok(if is_there { engine.unwrap_or_default() } else { format!("not {}", engine.unwrap_or_default()) })
 }

@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::page::kind;
-use super::{Corpus, audited, fetched};
+use super::list::{Corpus, fetched};
+use super::report::{audited, kind};
 use crate::failure::Failure;
 use crate::tools::{peak, read, tramptool};
 

@@ -3,31 +3,12 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Corpus, fetched};
+use super::list::{Corpus, Fixed, fetched};
 use crate::failure::Failure;
 use crate::tools::tramptool;
 use wildmatch::WildMatch;
-
-/// A fault, and the suites of Debian that have the package with it and without it.
-#[derive(Deserialize)]
-pub(super) struct Fixed {
-    /// Debian's architecture.
-    arch: String,
-    package: String,
-    /// The suite with the fault.
-    before: String,
-    /// The suite without it.
-    after: String,
-    /// Patterns of the functions that are judged.
-    functions: Vec<String>,
-    /// The findings, as `tramptool audit` names them, with `*` behind what is alike.
-    finding: String,
-    /// What mended it.
-    fix: String,
-}
 
 /// That part of the page.
 ///
@@ -39,8 +20,8 @@ pub(super) fn page(corpus: &Corpus) -> Result<String, Failure> {
          | package | finding | before | behind | what mended it |\n|---|---|---|---|---|\n",
     );
     for fixed in &corpus.fixed {
-        let before = fixed.found(corpus, &fixed.before)?;
-        let after = fixed.found(corpus, &fixed.after)?;
+        let before = found(fixed, corpus, &fixed.before)?;
+        let after = found(fixed, corpus, &fixed.after)?;
         let said = |count: usize, suite: &str| match count {
             0 => format!("{suite}: clean"),
             count => format!("{suite}: {count} found"),
@@ -57,21 +38,19 @@ pub(super) fn page(corpus: &Corpus) -> Result<String, Failure> {
     Ok(out)
 }
 
-impl Fixed {
-    /// How many such findings the package of a suite has.
-    fn found(&self, corpus: &Corpus, suite: &str) -> Result<usize, Failure> {
-        let Some((_, file)) = fetched(&[self.package.clone()].into(), &self.arch, suite)?.pop() else {
-            return Err(Failure::new(&self.package, format!("{suite} has it no more"), "take it off the list"));
-        };
-        let given = corpus.files(&self.package, &file)?;
-        let mut tool = tramptool();
-        tool.args(["audit", "--format", "json"]).args(&given.files);
-        tool.args(self.functions.iter().flat_map(|function| ["--function", function]));
-        let said = tool.output().map_err(|e| Failure::new(&self.package, e.to_string(), "build the tool"))?;
-        let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
-            return Err(Failure::new(&self.package, String::from_utf8_lossy(&said.stderr).trim(), "see what it says"));
-        };
-        let findings = report["findings"].as_array().into_iter().flatten().filter_map(|f| f["finding"].as_str());
-        Ok(findings.filter(|finding| WildMatch::new(&self.finding).matches(finding)).count())
-    }
+/// How many such findings the package of a suite has.
+fn found(fixed: &Fixed, corpus: &Corpus, suite: &str) -> Result<usize, Failure> {
+    let Some((_, file)) = fetched(&[fixed.package.clone()].into(), &fixed.arch, suite)?.pop() else {
+        return Err(Failure::new(&fixed.package, format!("{suite} has it no more"), "take it off the list"));
+    };
+    let given = corpus.files(&fixed.package, &file)?;
+    let mut tool = tramptool();
+    tool.args(["audit", "--format", "json"]).args(&given.files);
+    tool.args(fixed.functions.iter().flat_map(|function| ["--function", function]));
+    let said = tool.output().map_err(|e| Failure::new(&fixed.package, e.to_string(), "build the tool"))?;
+    let Ok(report) = serde_json::from_slice::<Value>(&said.stdout) else {
+        return Err(Failure::new(&fixed.package, String::from_utf8_lossy(&said.stderr).trim(), "see what it says"));
+    };
+    let findings = report["findings"].as_array().into_iter().flatten().filter_map(|f| f["finding"].as_str());
+    Ok(findings.filter(|finding| WildMatch::new(&fixed.finding).matches(finding)).count())
 }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Corpus, Finding, Read, Row, confirm, control, fixed};
+use super::list::{Corpus, Read};
+use super::report::{Finding, Row, kind};
+use super::{confirm, control, fixed};
 use crate::damage::Rng;
 use crate::failure::Failure;
 
@@ -14,10 +16,10 @@ const SEED: u64 = 1;
 
 /// A finding, and where it is.
 #[derive(Clone, Copy)]
-pub(super) struct Met<'a> {
-    pub row: &'a Row,
-    pub name: &'a str,
-    pub finding: &'a Finding,
+struct Met<'a> {
+    row: &'a Row,
+    name: &'a str,
+    finding: &'a Finding,
 }
 
 /// Of findings: the true ones, the false ones, and those that nobody has read.
@@ -105,7 +107,11 @@ fn read(corpus: &Corpus, all: &[Met]) -> Result<String, Failure> {
         let (package, verdict) = (&first.row.package, read.verdict);
         // That question is about functions beside it, which no run of it shows.
         let is_question = kind(first.name) == "C13";
-        let witness = if is_question { String::new() } else { confirm::by_another_engine(corpus, first)? };
+        let witness = if is_question {
+            String::new()
+        } else {
+            confirm::by_another_engine(corpus, first.row, first.name, first.finding)?
+        };
         if read.verdict && !witness.is_empty() && !witness.starts_with("not ") {
             shown += 1;
             of.insert(package.as_str());
@@ -155,9 +161,4 @@ fn unread(corpus: &Corpus, all: &[Met]) -> String {
         let _ = writeln!(out, "| {} | `{}` | {} |", met.row.package, met.name, met.finding.tier);
     }
     out
-}
-
-/// The claim of a finding.
-pub(super) fn kind(finding: &str) -> &str {
-    finding.split(' ').next().unwrap_or_default()
 }
