@@ -131,4 +131,10 @@ fn the_page_of_audited_packages_is_what_the_tool_says_of_its_claims() {
     let sum = |i: usize| drawn.iter().map(|row| row[i]).sum::<u32>();
     assert_eq!((sum(0) + sum(1), sum(2)), (200, 0));
     assert!(sum(1) <= 20, "{drawn:?}");
+    let breaches = results.lines().find(|line| line.ends_with("were claimed to breach what C relies on.")).unwrap();
+    let functions = breaches.split(' ').nth(1).unwrap();
+    assert!(page.contains(&format!("Of {functions} functions of five packages")));
+    // What was mended is found in the one, and not in the other.
+    let mended = rows(of("were mended"));
+    assert!(mended.len() > 5 && mended.iter().all(|row| row[2].ends_with(" found") && row[3].ends_with(": clean")));
 }

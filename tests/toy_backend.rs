@@ -90,6 +90,7 @@ static FACTS: Facts = Facts {
         vector_args: &[],
         vector_rets: &[],
         vector_callee_saved: &[],
+        vector_function_saved: &[],
         sp_align: 8,
         widens: false,
         scs: None,

@@ -393,7 +393,7 @@ fn what_a_filter_keeps_from_the_recorder_is_told() {
         let run = tool(dir, &["--", "./filter", call, "./program", "5"]);
         let told = String::from_utf8_lossy(&run.stderr).into_owned();
         assert_eq!((run.status.code(), &*run.stdout), (Some(5), &b"2000\n"[..]), "{told}");
-        assert_eq!(told.matches("(seccomp) lets it have no socket").count(), 1, "{told}");
+        assert_eq!(told.matches("refuses it a socket, as a filter (seccomp) does").count(), 1, "{told}");
     }
 }
 

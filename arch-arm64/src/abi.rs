@@ -52,6 +52,7 @@ pub const ABI: Abi = Abi {
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1, 2, 3],
     vector_callee_saved: &[8, 9, 10, 11, 12, 13, 14, 15],
+    vector_function_saved: &[8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
     sp_align: 16,
     widens: false,
     return_columns: &[],

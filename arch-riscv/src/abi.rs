@@ -53,6 +53,7 @@ pub const ABI: Abi = Abi {
     vector_args: &[10, 11, 12, 13, 14, 15, 16, 17],
     vector_rets: &[10, 11],
     vector_callee_saved: &[8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27],
+    vector_function_saved: &[],
     sp_align: 16,
     // DWARF for RISC-V: the alternate frame return column.
     widens: true,

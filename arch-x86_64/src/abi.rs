@@ -50,6 +50,7 @@ pub const ABI: Abi = Abi {
     vector_args: &[0, 1, 2, 3, 4, 5, 6, 7],
     vector_rets: &[0, 1],
     vector_callee_saved: &[],
+    vector_function_saved: &[],
     sp_align: 16,
     widens: false,
     return_columns: &[16],

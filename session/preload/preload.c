@@ -336,11 +336,11 @@ static char *maps(size_t *bytes) {
 
 static void objects_changed(void);
 
-// Is this what a filter of system calls says? Then tell why nothing is recorded: the tool hears nothing of this process.
-static int refused(long said) {
-    static const char told[] = "tramptool: this process is not recorded: a filter of system calls (seccomp) lets it have no socket\n";
+// Is this what a filter says? Then tell why nothing is recorded: the tool hears nothing of this process. What it forks says no more.
+static int refused(uint32_t kind, long said) {
+    static const char told[] = "tramptool: this process is not recorded: the system refuses it a socket, as a filter (seccomp) does\n";
     if (said != -EPERM && said != -EACCES && said != -ENOSYS) return 0;
-    CALL(write, 2, told, sizeof told - 1, 0, 0, 0);
+    if (kind != FORKED) CALL(write, 2, told, sizeof told - 1, 0, 0, 0);
     return 1;
 }
 
@@ -351,7 +351,7 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
     if (!len || len + 2 > sizeof address.sun_path) return -1;
     memcpy(address.sun_path + 1, socket_name, len);
     long to = CALL(socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
-    if (to < 0) return refused(to), -1;
+    if (to < 0) return refused(kind, to), -1;
     char *text = kind == FORKED ? 0 : maps(&bytes);
     struct hello hello = {
         .magic = MAGIC,
@@ -368,13 +368,13 @@ static int greet(uint32_t kind, struct answer *answer, int fds[2]) {
         .last = (uint64_t)tramptool_last,
     };
     long said = CALL(connect, to, &address, offsetof(struct sockaddr_un, sun_path) + 1 + len, 0, 0, 0);
-    int fine = !refused(said) && said == 0 && send_all(to, &hello, sizeof hello) && send_all(to, text, bytes);
+    int fine = !refused(kind, said) && said == 0 && send_all(to, &hello, sizeof hello) && send_all(to, text, bytes);
     if (text) CALL(munmap, text, MAPS, 0, 0, 0, 0);
     char control[CMSG_SPACE(2 * sizeof(int))];
     struct iovec part = {answer, sizeof *answer};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     if (fine) said = CALL(recvmsg, to, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL, 0, 0, 0);
-    fine = fine && !refused(said) && said == sizeof *answer && answer->magic == MAGIC;
+    fine = fine && !refused(kind, said) && said == sizeof *answer && answer->magic == MAGIC;
     struct cmsghdr *sent = fine ? CMSG_FIRSTHDR(&message) : 0;
     if (kind != FORKED) {
         fine = sent && answer->pool_bytes && sent->cmsg_type == SCM_RIGHTS && sent->cmsg_len == CMSG_LEN(2 * sizeof(int));

@@ -91,6 +91,11 @@ begin row_through
 	ret
 end row_through
 
+begin above_wide
+	stp	x0, x1, [sp, #32]
+	ret
+end above_wide
+
 begin row
 	sub	sp, sp, #16
 	add	x0, x0, #1

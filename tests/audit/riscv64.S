@@ -105,6 +105,11 @@ begin row_through
 	ret
 end row_through
 
+begin above_wide
+	sd	a0, 32(sp)
+	ret
+end above_wide
+
 begin row
 	addi	sp, sp, -16
 	addi	a0, a0, 1

@@ -85,6 +85,11 @@ begin row_through
 	ret
 end row_through
 
+begin above_wide
+	movups	%xmm0, 32(%rsp)
+	ret
+end above_wide
+
 begin row
 	push	%rbp
 	mov	%rdi, %rax

@@ -312,6 +312,7 @@ pub(crate) mod tests {
         vector_args: &[],
         vector_rets: &[],
         vector_callee_saved: &[],
+        vector_function_saved: &[],
         sp_align: 16,
         widens: false,
         scs: None,

@@ -159,6 +159,8 @@ pub struct Abi {
     pub vector_rets: &'static [u8],
     /// Callee-saved vector registers (arm64: their low 64 bits).
     pub vector_callee_saved: &'static [u8],
+    /// Vector registers that a function keeps whole which the vector function ABI has names for (arm64: AAPCS64's variant for vectors).
+    pub vector_function_saved: &'static [u8],
     /// Bytes to which the psABI aligns SP at a call.
     pub sp_align: u32,
     /// An integer narrower than a register is widened to it: to 32 bits by its own sign, then by bit 31. Otherwise the bits above it

@@ -86,6 +86,10 @@ pub struct Claim {
     /// The instructions around that one, which has an arrow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
+    /// All of its instructions are where the function ends.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(super) at_end: bool,
 }
 
 /// How many claims of a kind were true when their code was read.
@@ -211,6 +215,7 @@ impl Claim {
             seed: Some(number),
             path: Vec::new(),
             context: Vec::new(),
+            at_end: false,
         }
     }
 }

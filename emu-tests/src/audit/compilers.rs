@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::claim::Kind;
+use super::claim::{Claim, Kind};
 use super::function::Judged;
 use super::members::Boundary;
 
-/// So many functions of a library, and one of so many, are a compiler's way.
+/// So many functions of a library, and one of so many, show a compiler's way.
 const SEVERAL: usize = 8;
 const SHARE: usize = 4;
 
-/// Of libraries most of whose functions have wrong rows where they end, drop those: Clang has none there for RISC-V. Returns how many
+/// Of libraries many of whose functions have wrong rows where they end, drop those: Clang has none there for RISC-V. Returns how many
 /// functions have such.
 pub(super) fn without_ends(functions: &mut [Judged]) -> usize {
     let mut libraries: BTreeMap<String, [usize; 2]> = BTreeMap::new();
-    let has = |function: &Judged| function.claims.iter().any(|claim| claim.kind == Kind::C5);
+    let is_end = |claim: &Claim| claim.kind == Kind::C5 && claim.at_end;
+    let has = |function: &Judged| function.claims.iter().any(is_end);
     for function in functions.iter().filter(|f| f.boundary == Boundary::Exported && f.not_judged.is_none()) {
         let [all, wrong] = libraries.entry(function.member.clone()).or_default();
         (*all, *wrong) = (*all + 1, *wrong + usize::from(has(function)));
@@ -22,7 +23,7 @@ pub(super) fn without_ends(functions: &mut [Judged]) -> usize {
     libraries.retain(|_, [all, wrong]| *wrong >= SEVERAL && SHARE * *wrong >= *all);
     let mut dropped = 0;
     for function in functions.iter_mut().filter(|f| has(f) && libraries.contains_key(&f.member)) {
-        function.claims.retain(|claim| claim.kind != Kind::C5);
+        function.claims.retain(|claim| !is_end(claim));
         dropped += 1;
     }
     dropped

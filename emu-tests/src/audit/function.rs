@@ -7,7 +7,7 @@ use codegen::arch::bare::Guard;
 use codegen::arch::facts::Promise;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
-use codegen::words::error::Result;
+use codegen::words::error::{Error, Result};
 use link::STUBS;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,6 +33,8 @@ const LOOKS: usize = 6;
 const LEAST: usize = 4;
 /// Instructions before and behind the one of a claim that are shown with it.
 const AROUND: usize = 3;
+/// The most instructions of an end: registers that are restored, SP and the return.
+const END: usize = 32;
 /// Runs that must be alike before a difference to another is told.
 const ALIKE: usize = 8;
 
@@ -158,8 +160,7 @@ pub(super) fn judged(
         promised: &promised,
     };
     let Runs { ends, to_look, to_pair } = judge.runs(asked, &mut judged)?;
-    let is_called = matches!(function.boundary, Boundary::Called | Boundary::Asked);
-    if !is_called && judge.takes_what_c_does_not_give()? {
+    if function.boundary == Boundary::Exported && judge.takes_what_c_does_not_give()? {
         judged.not_judged = Some("it takes values in registers in which C gives none".to_owned());
         return Ok(judged);
     }
@@ -320,26 +321,45 @@ impl Judge<'_> {
     }
 
     /// Does a run that loses registers do something else for a caller that has other values in those that carry no argument? Then
-    /// nobody calls it by C's convention. Moving these values about is no such thing.
+    /// nobody calls it by C's convention. Moving these values about is no such thing, nor is changing one in its place.
     fn takes_what_c_does_not_give(&self) -> Result<bool> {
-        let losing = self.claims.values().filter(|claim| claim.kind == Kind::C1).filter_map(|claim| claim.seed);
-        let mut runs: BTreeSet<u64> = losing.collect();
+        let abi = self.subject.registers.abi;
+        let claims = || self.claims.values().filter(|claim| claim.kind == Kind::C1);
+        let lost: Vec<Reg> = claims().filter_map(|claim| abi.find(&claim.place)).filter(|reg| *reg != abi.sp).collect();
+        let mut runs: BTreeSet<u64> = claims().filter_map(|claim| claim.seed).collect();
         if runs.is_empty() {
             return Ok(false);
         }
         runs.extend(0..LOOKS as u64);
-        let abi = self.subject.registers.abi;
         let mut machine = Machine::new(self.subject, None)?;
         for number in runs {
             let one = machine.run(number, Callee::Hostile)?;
             let way = machine.pieces().clone();
-            let another = machine.for_another(number)?;
             let made = |ran: &Ran, reg: Reg| !ran.before.gpr.contains(&ran.after[reg]);
             let differs =
-                |reg: &Reg| one.after[*reg] != another.after[*reg] && made(&one, *reg) && made(&another, *reg);
-            let mut given = abi.rets.iter().copied().chain(abi.callee_saved.iter().filter(|reg| *reg != abi.sp));
-            if way != *machine.pieces() || one.end != another.end || given.any(|reg| differs(&reg)) {
+                |other: &Ran, reg: Reg| one.after[reg] != other.after[reg] && made(&one, reg) && made(other, reg);
+            let unlike = |machine: &Machine, other: &Ran, given: &[Reg]| {
+                way != *machine.pieces() || one.end != other.end || given.iter().any(|reg| differs(other, *reg))
+            };
+            let given = [abi.rets, &lost].concat();
+            // Some do something else each time, as by RDRAND.
+            let mut again = 0..ALIKE;
+            let is_steady = again.try_fold(true, |steady, _| {
+                let ran = machine.run(number, Callee::Hostile)?;
+                Ok::<_, Error>(steady && !unlike(&machine, &ran, &given))
+            })?;
+            if !is_steady {
+                continue;
+            }
+            let other = machine.for_another(number, None)?;
+            if unlike(&machine, &other, abi.rets) {
                 return Ok(true);
+            }
+            for reg in &lost {
+                let other = machine.for_another(number, Some(*reg))?;
+                if unlike(&machine, &other, &[*reg]) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
@@ -354,10 +374,10 @@ impl Judge<'_> {
         let threads: Vec<String> = of_platform.iter().map(|reg| abi.name(reg).to_owned()).collect();
         let controls = CONTROLS.contains(&symbol.trim_start_matches('_'));
         self.claims.retain(|(kind, place), claim| match kind {
-            // What needs it is another function, which is judged itself.
-            Kind::C3 if compiled => claim.offset.is_some(),
+            // What needs it lies in a function that it calls.
+            Kind::C3 if compiled => claim.offset.is_some() || place == TOGETHER,
             // Compilers save what they like; in a library, a person may have done it.
-            Kind::C12 if compiled => function.boundary == Boundary::Exported,
+            Kind::C12 if compiled => function.boundary != Boundary::Called,
             Kind::C1 => !(room && place == sp || symbol == THREAD && threads.contains(place)),
             Kind::C6 => wants_rows,
             Kind::C9 => !controls,
@@ -595,7 +615,8 @@ impl Judge<'_> {
                 };
                 let values = (format!("{:#x}", wrong.want), format!("{:#x}", wrong.got));
                 let claim = Claim::of(kind, tier, &place, values, wrong.number);
-                found.push(self.at(*at, Claim { instructions: all.len(), ..claim }));
+                let at_end = all.iter().all(|(at, _)| self.is_at_end(*at));
+                found.push(self.at(*at, Claim { instructions: all.len(), at_end, ..claim }));
             }
         }
         let without = self.outward.iter().filter_map(|(at, callee)| Some((*at, callee, *look.without.get(at)?)));
@@ -620,6 +641,12 @@ impl Judge<'_> {
             }
         }
         found.into_iter().for_each(|claim| self.claim(claim));
+    }
+
+    /// Is nothing between an instruction and the end of the function but what restores registers?
+    fn is_at_end(&self, at: u64) -> bool {
+        let mut lines = self.lines.range(at..).map(|(_, line)| line).take(END);
+        lines.find(|line| line.branch.is_some() || line.last).is_some_and(|line| line.last)
     }
 
     /// What it does with registers that C lets it change.

@@ -132,6 +132,8 @@ pub(super) struct Look {
     spoiled: FxHashMap<(u64, Reg), u64>,
     /// Where instructions write the stack, from SP at the entry; nothing of those that write here and there.
     stores: FxHashMap<u64, Option<u64>>,
+    /// The instruction that runs has written already: of several words, the first says where.
+    has_written: bool,
     /// Functions that it called have returned.
     called: bool,
     /// General registers at the entry, or where the last of them returned.
@@ -187,6 +189,7 @@ impl Look {
             slots: FxHashMap::default(),
             spoiled: FxHashMap::default(),
             stores: FxHashMap::default(),
+            has_written: false,
             called: false,
             since: [0; GENERAL],
         }
@@ -326,6 +329,7 @@ impl Look {
     /// Before each instruction: what is in the registers, and what reads memory.
     pub fn step(&mut self, pc: u64, now: &Snapshot, word: impl Fn(u64) -> u64) {
         self.saves(&word);
+        self.has_written = false;
         self.moved(now);
         self.went_on();
         if self.lines.indirect.contains(&self.last) {
@@ -434,14 +438,19 @@ impl Look {
         if !is_stack(self.sp()) {
             return;
         }
+        if is_write && !std::mem::replace(&mut self.has_written, true) {
+            let off = at.wrapping_sub(self.entry[abi.sp]);
+            self.stores.entry(self.last).and_modify(|was| *was = was.filter(|was| *was == off)).or_insert(Some(off));
+        }
+        // What lies below is nobody's slot any more, but in a red zone, up to a call.
+        let own_sp = self.open.map_or_else(|| self.sp(), |(_, sp)| sp);
         for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
             if is_write {
                 if is_own {
                     self.stored.push(word);
                 }
-                let (last, off) = (self.last, word.wrapping_sub(self.entry[abi.sp]));
-                self.stores.entry(last).and_modify(|was| *was = was.filter(|was| *was == off)).or_insert(Some(off));
-                self.spoiled.extend(self.slots.remove(&word).map(|reg| ((self.number, reg), last)));
+                let slot = self.slots.remove(&word).filter(|_| word >= own_sp);
+                self.spoiled.extend(slot.map(|reg| ((self.number, reg), self.last)));
                 self.written.insert(word);
                 self.below.remove(&word);
                 if word < limit {

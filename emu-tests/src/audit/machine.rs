@@ -64,8 +64,7 @@ const ENDS: [&str; 13] = [
     "_ZSt9terminatev",
 ];
 
-/// What the names of functions begin with that take and return vectors, which have a convention of their own: on arm64 they keep v8
-/// to v23 (vector function ABI of each architecture).
+/// What the names of functions begin with that take and return vectors, by the vector function ABI of each architecture.
 const VECTOR_FUNCTION: &str = "_ZGV";
 
 /// The function, and what is around it.
@@ -197,8 +196,10 @@ pub(super) struct Watch {
     returns: Vec<usize>,
     poke: Option<Poke>,
     poked: Option<Poked>,
-    /// The caller has something else in registers that carry no argument.
-    other_caller: bool,
+    /// The caller has something else in these registers.
+    other_caller: RegSet,
+    /// Behind the straight piece of code that began last.
+    last_end: u64,
 }
 
 /// The machine.
@@ -241,7 +242,8 @@ impl<'a> Machine<'a> {
             returns: Vec::new(),
             poke: None,
             poked: None,
-            other_caller: false,
+            other_caller: RegSet::EMPTY,
+            last_end: 0,
         };
         let memory = memory(subject.backend, std::iter::once(image), subject.engine)?;
         let mut uc = load_on(subject.backend, std::iter::once(image), &memory, watch)?;
@@ -313,14 +315,15 @@ impl<'a> Machine<'a> {
         Ok((ran?, self.uc.data_mut().poked.take()))
     }
 
-    /// Run for a caller that has something else in registers that carry no argument.
+    /// Run for a caller that has something else in registers that carry no argument, but for one.
     ///
     /// # Errors
     /// The engine does not take the state.
-    pub fn for_another(&mut self, number: u64) -> Result<Ran> {
-        self.uc.data_mut().other_caller = true;
+    pub fn for_another(&mut self, number: u64, same: Option<Reg>) -> Result<Ran> {
+        let same = same.into_iter().collect();
+        self.uc.data_mut().other_caller = carries_nothing(self.subject.registers).minus(same);
         let ran = self.run(number, Callee::Hostile);
-        self.uc.data_mut().other_caller = false;
+        self.uc.data_mut().other_caller = RegSet::EMPTY;
         ran
     }
 
@@ -398,11 +401,10 @@ impl<'a> Machine<'a> {
 
     /// Has it called its return address, with its frame on the stack? That lay in the way of an index.
     fn is_called(&self) -> bool {
-        let Subject { registers, start, size, .. } = self.subject;
-        let uc = &*self.uc;
+        let (registers, uc) = (self.subject.registers, &*self.uc);
         let sp = registers.sp(uc);
         let back = registers.abi.link.map_or_else(|| word(uc, sp), |link| registers.get(uc, link));
-        back.wrapping_sub(start + 1) < *size && is_stack(sp) && sp < self.entry_sp()
+        back == uc.data().last_end && is_stack(sp) && sp < self.entry_sp()
     }
 
     /// A function of C: what may change has changed, and it returns.
@@ -452,8 +454,9 @@ impl<'a> Machine<'a> {
         for i in abi.vector_rets {
             change(uc, Part::Vector(usize::from(*i)), number);
         }
-        let callee = if name.is_some_and(|name| name.starts_with(VECTOR_FUNCTION)) { Callee::Gentle } else { callee };
-        for part in parts(r).filter(|part| callee.changes(*part)) {
+        let is_vector = name.is_some_and(|name| name.starts_with(VECTOR_FUNCTION));
+        let keeps = |part: &Part| matches!(part, Part::Vector(i) if is_vector && abi.vector_function_saved.contains(&(*i as u8)));
+        for part in parts(r).filter(|part| callee.changes(*part) && !keeps(part)) {
             change(uc, part, number);
         }
         for at in (sp - SCRIBBLED..sp).step_by(8) {
@@ -488,7 +491,7 @@ impl<'a> Machine<'a> {
         for reg in (0..abi.regs.len() as u8).map(Reg).filter(|reg| Some(*reg) != abi.zero || *reg == abi.sp) {
             let argument = abi.args.iter().position(|arg| *arg == reg);
             let value = argument.map_or_else(|| state.register(reg), |n| state.argument(n as u64));
-            let other = if uc.data().other_caller && carries_nothing(r).contains(reg) { OTHER } else { 0 };
+            let other = if uc.data().other_caller.contains(reg) { OTHER } else { 0 };
             r.set(uc, reg, if reg == abi.sp { sp } else { value.wrapping_add(other) });
         }
         abi.link.into_iter().for_each(|link| r.set(uc, link, EXIT));
@@ -685,6 +688,7 @@ fn contents(state: &State, zeros: &[Range<u64>], at: u64) -> Vec<u8> {
 fn entered(uc: &mut Cpu<'_, Watch>, pc: u64, size: usize) {
     let watch = uc.data_mut();
     watch.blocks += 1;
+    watch.last_end = pc + size as u64;
     let from = pc.wrapping_sub(watch.own.start) as usize;
     let end = from.saturating_add(size).min(watch.covered.len());
     if let Some(bytes) = watch.covered.get_mut(from..end) {

@@ -41,7 +41,7 @@ pub enum Boundary {
     Global,
     /// A shared library exports it.
     Exported,
-    /// A shared library's unwind table has it and no symbol, and all functions were asked for.
+    /// A shared library's unwind table has it and no symbol; it was asked for.
     Unnamed,
     /// It was asked for by name.
     Asked,
@@ -193,7 +193,7 @@ impl Members {
             let author = |symbol: &link::Symbol| symbol.input.and_then(|input| of.get(input)).map(|n| authors[*n]);
             let ends =
                 image.symbols.iter().filter(|s| s.size > 0 && !matches!(author(s), Some(Author::Person(_)) | None));
-            let ends = ends.map(|symbol| symbol.address + symbol.size).collect();
+            let ends = ends.map(|symbol| symbol.address.saturating_add(symbol.size)).collect();
             let zeros = without_zeros(&mut image);
             members.images.push(Linked { never: Never::of(&image), image, ends, zeros });
         }
@@ -241,7 +241,12 @@ fn unnamed(image: &Image, shared: &Shared, asked: &Asked) -> Vec<link::Symbol> {
     let is_wanted = |name: &str| asked.only.as_ref().map_or(asked.all, |only| only(name));
     let code = image.symbols.iter().filter(|symbol| symbol.kind != SymbolKind::Object);
     let known: HashSet<u64> = code.map(|symbol| symbol.address).collect();
-    let all = functions(image).into_iter().filter(|(address, _)| !known.contains(address));
+    let is_code = |at: u64| {
+        let mut code = image.segments.iter().filter(|segment| segment.access != Access::Write);
+        code.any(|segment| at.wrapping_sub(segment.address) < segment.mem_size)
+    };
+    let all: BTreeMap<u64, u64> = functions(image).into_iter().collect();
+    let all = all.into_iter().filter(|(address, _)| !known.contains(address) && is_code(*address));
     let symbol = |(address, size): (u64, u64)| link::Symbol {
         name: format!("unnamed_{:#x}", address.wrapping_sub(start)),
         address,

@@ -25,12 +25,13 @@ pub(super) struct Never {
 impl Never {
     pub fn of(image: &Image) -> Never {
         let functions = image.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Function && symbol.size > 0);
-        let mut functions: Vec<_> = functions.map(|symbol| (symbol.address, symbol.address + symbol.size)).collect();
+        let mut functions: Vec<_> =
+            functions.map(|symbol| (symbol.address, symbol.address.saturating_add(symbol.size))).collect();
         functions.sort_unstable();
         Never { functions, known: Mutex::default() }
     }
 
-    /// Does the call before `back` never return? Of code that cannot be read, nobody knows.
+    /// Does the call before `back` return? Of code that cannot be read, nobody knows that it does not.
     pub fn comes_back(&self, backend: &'static dyn Backend, image: &Image, back: u64) -> bool {
         let after = self.functions.partition_point(|(start, _)| *start < back);
         let Some((start, end)) = after.checked_sub(1).and_then(|n| self.functions.get(n)) else { return true };

@@ -71,12 +71,12 @@ pub(super) fn put(
         let object = fs::read(member).map_err(|e| Failure::at(member, e, "see that it is there"))?;
         let Ok(file) = object::File::parse(&*object) else { continue };
         let Some(note) = file.section_by_name(".note.gnu.property") else { continue };
-        if room(counts, MARK) && by_hand.contains(name(member)) && !known.iter().any(|f| f.contains(name(member))) {
+        if room(counts, MARK) && by_hand.contains(name(member)) && !known.iter().any(|f| is_of(f, member)) {
             let mut changed = object.clone();
             if without_marks(&mut changed, note.file_range(), property) {
                 let found = with(archive, member, &changed, &object, &[])?;
                 let claimed: Vec<String> = found.difference(&known).cloned().collect();
-                let is_named = claimed.iter().any(|f| f.ends_with(".note.gnu.property") && f.contains(name(member)));
+                let is_named = claimed.iter().any(|f| f.ends_with(".note.gnu.property") && is_of(f, member));
                 let place = format!("{} {}", name(archive), name(member));
                 counts.add((MARK, arch), package, &place, &claimed, is_named);
             }
@@ -100,6 +100,11 @@ pub(super) fn put(
         }
     }
     Ok(())
+}
+
+/// Is a finding about this object of an archive?
+fn is_of(finding: &str, member: &Path) -> bool {
+    finding.contains(&format!(":{} ", name(member)))
 }
 
 /// The functions of which a table in some object has the address.
