@@ -316,6 +316,9 @@ impl Judge<'_> {
                 }
             }
         }
+        // What is lost is looked at.
+        let losing = self.claims.values().filter(|claim| claim.kind == Kind::C1).filter_map(|claim| claim.seed);
+        to_look.extend(losing.filter(|number| !to_look.contains(number)).collect::<BTreeSet<_>>());
         judged.executed = fast.covered();
         Ok(Runs { ends, to_look, to_pair })
     }
@@ -334,6 +337,10 @@ impl Judge<'_> {
         let mut machine = Machine::new(self.subject, None)?;
         for number in runs {
             let one = machine.run(number, Callee::Hostile)?;
+            // It takes words off the stack that its caller has pushed for it.
+            if one.end == End::Returned && one.after[abi.sp] > one.before[abi.sp] + abi.return_bytes() {
+                return Ok(true);
+            }
             let way = machine.pieces().clone();
             let made = |ran: &Ran, reg: Reg| !ran.before.gpr.contains(&ran.after[reg]);
             let differs =
@@ -584,10 +591,12 @@ impl Judge<'_> {
 
     /// Compilers do not lay out a frame so that its parts overlap: drop what an index or a length did that nobody gives.
     fn without_strays(&mut self, machine: &mut Machine) {
+        let Subject { backend, image, registers, .. } = *self.subject;
+        let has_pads = (self.promised)(Promise::Pads);
         let Some(look) = machine.look() else { return };
-        let (abi, lost) = (self.subject.registers.abi, look.without_strays());
-        let of = |claim: &Claim| Some((claim.seed?, abi.find(&claim.place)?));
-        let is_stray = |claim: &Claim| of(claim).is_some_and(|of| lost.contains(&of));
+        let is_lost = look.without_strays(|to| !has_pads || has_pad(backend, image, to));
+        let of = |claim: &Claim| Some((claim.seed?, registers.abi.find(&claim.place)?));
+        let is_stray = |claim: &Claim| of(claim).is_some_and(|(number, reg)| is_lost(number, reg));
         self.claims.retain(|(kind, _), claim| *kind != Kind::C1 || !is_stray(claim));
     }
 

@@ -128,8 +128,8 @@ pub(super) struct Look {
     saved: FxHashMap<Reg, (u64, bool)>,
     /// Words of this run that hold what a register that C keeps had at the entry.
     slots: FxHashMap<u64, Reg>,
-    /// In which run something was written over what a register had been saved in, and by which instruction.
-    spoiled: FxHashMap<(u64, Reg), u64>,
+    /// In which run something was written over what a register had been saved in.
+    spoiled: FxHashSet<(u64, Reg)>,
     /// Where instructions write the stack, from SP at the entry; nothing of those that write here and there.
     stores: FxHashMap<u64, Option<u64>>,
     /// The instruction that runs has written already: of several words, the first says where.
@@ -187,7 +187,7 @@ impl Look {
             stored: Vec::new(),
             saved: FxHashMap::default(),
             slots: FxHashMap::default(),
-            spoiled: FxHashMap::default(),
+            spoiled: FxHashSet::default(),
             stores: FxHashMap::default(),
             has_written: false,
             called: false,
@@ -212,20 +212,26 @@ impl Look {
         self.slots.clear();
     }
 
-    /// Drop what an instruction did that writes here and there, by an index or a length that nobody gives; so do others that this
-    /// function calls. Returns the registers that were lost so, each with the run.
-    pub fn without_strays(&mut self) -> FxHashSet<(u64, Reg)> {
-        let (own, stores) = (&self.own, &self.stores);
-        let is_astray = |at: &u64| !own.contains(at) || stores.get(at).is_some_and(Option::is_none);
-        self.above.retain(|at, _| !is_astray(at));
-        let lost: FxHashSet<_> = self.spoiled.iter().filter(|(_, at)| is_astray(at)).map(|(of, _)| *of).collect();
+    /// Of compiled code, drop what follows from an index or a length that nobody gives: stores here and there, what was written over a
+    /// saved register, and branches to where other rows hold or where none leads. Returns how to know a register that was lost so, by
+    /// the run.
+    pub fn without_strays(&mut self, is_target: impl Fn(u64) -> bool) -> impl Fn(u64, Reg) -> bool {
+        let (stores, table) = (&self.stores, self.table.clone());
+        self.above.retain(|at, _| stores.get(at).is_none_or(Option::is_some));
+        let leads_astray = |(from, to): &(u64, u64)| !is_target(*to) || table.row(*from) != table.row(*to);
+        let own = &self.own;
+        let astray = self.indirect.iter().filter(|(branch, _)| own.contains(&branch.1) && leads_astray(branch));
+        let astray: FxHashSet<u64> = astray.map(|(_, number)| *number).collect();
+        self.indirect.retain(|branch, _| !own.contains(&branch.1) || !leads_astray(branch));
+        let spoiled = std::mem::take(&mut self.spoiled);
+        let is_lost = move |number: u64, reg: Reg| astray.contains(&number) || spoiled.contains(&(number, reg));
         for rows in [&mut self.wrong, &mut self.through] {
             rows.retain(|(_, place), wrong| match place {
-                Place::Register(reg) => !lost.contains(&(wrong.number, *reg)),
+                Place::Register(reg) => !is_lost(wrong.number, *reg),
                 _ => true,
             });
         }
-        lost
+        is_lost
     }
 
     /// The run is over; its last act may have been to go on in a function of others, whose arguments lie where its own did. If it
@@ -323,6 +329,7 @@ impl Look {
             let from = old.wrapping_sub(zone) & !7;
             let left = (from..limit & !7).step_by(8).filter(|at| self.written.contains(at));
             self.below.extend(left);
+            self.slots.retain(|word, _| *word >= limit);
         }
     }
 
@@ -352,6 +359,10 @@ impl Look {
             return;
         }
         self.open = self.lines.next.get(&pc).filter(|_| self.lines.calls.contains(&pc)).map(|behind| (*behind, sp));
+        if self.open.is_some() {
+            // A red zone ends here.
+            self.slots.retain(|word, _| *word >= sp);
+        }
         let table = self.table.clone();
         let Some(row) = table.row(pc) else {
             if !table.is_untold(pc) {
@@ -419,7 +430,7 @@ impl Look {
             // Code stores 0 and 1 as they are.
             let telling = value > 1 && self.entry.gpr.iter().filter(|other| **other == value).count() == 1;
             let found = scratch(self.registers).find(|reg| self.entry[*reg] == value && self.now[*reg] == value);
-            if let Some(reg) = found.filter(|_| telling) {
+            if let Some(reg) = found.filter(|_| telling && self.own.contains(&self.last)) {
                 self.saved.entry(reg).or_insert((self.last, !self.called));
             }
             let kept = self.registers.abi.callee_saved;
@@ -442,15 +453,10 @@ impl Look {
             let off = at.wrapping_sub(self.entry[abi.sp]);
             self.stores.entry(self.last).and_modify(|was| *was = was.filter(|was| *was == off)).or_insert(Some(off));
         }
-        // What lies below is nobody's slot any more, but in a red zone, up to a call.
-        let own_sp = self.open.map_or_else(|| self.sp(), |(_, sp)| sp);
         for word in (at & !7..at.saturating_add(bytes as u64)).step_by(8) {
             if is_write {
-                if is_own {
-                    self.stored.push(word);
-                }
-                let slot = self.slots.remove(&word).filter(|_| word >= own_sp);
-                self.spoiled.extend(slot.map(|reg| ((self.number, reg), self.last)));
+                self.stored.push(word);
+                self.spoiled.extend(self.slots.remove(&word).map(|reg| (self.number, reg)));
                 self.written.insert(word);
                 self.below.remove(&word);
                 if word < limit {
