@@ -143,11 +143,11 @@ impl Kind {
     /// where none was found.
     pub fn confidence(self) -> Option<Confidence> {
         let (true_ones, read) = match self {
-            Kind::C1 => (3, 4),
+            Kind::C1 => (3, 5),
             Kind::C2 => (5, 5),
             Kind::C3 => (3, 3),
             Kind::C4 => (8, 8),
-            Kind::C5 => (127, 127),
+            Kind::C5 => (129, 129),
             Kind::C6 => (24, 25),
             Kind::C8 => (145, 145),
             Kind::C13 => (8, 8),
