@@ -365,23 +365,23 @@ fn rows_that_a_compiler_leaves_out_are_no_claims() {
 }
 
 /// Functions that a library exports: one that is given something where C gives nothing, one that restores two registers in the wrong
-/// order, one that changes a register in its place, and one that loses a register whose slot it has given up, and others have used.
+/// order, one that changes a register in its place, one that frees more than its frame, and one that loses a register whose slot it has given up, and others have used.
 const EXPORTED: [(&str, &str); 3] = [
     (
         "x86_64",
         "given: mov 8(%r11), %rbx\n ret\nswaps: push %rbx\n push %r12\n pop %rbx\n pop %r12\n ret\ncounts: inc %rbx\n ret
-gives_up: push %r12\n pop %r12\n call 1f\n xor %r12d, %r12d\n ret\n1: push %rax\n pop %rcx\n ret\n",
+frees_more: ret $8\ngives_up: push %r12\n pop %r12\n call 1f\n xor %r12d, %r12d\n ret\n1: push %rax\n pop %rcx\n ret\n",
     ),
     (
         "arm64",
         "given: ldr x19, [x10, #8]\n ret\nswaps: mov x9, x19\n mov x19, x20\n mov x20, x9\n ret\ncounts: add x19, x19, #1\n ret
-gives_up: str x19, [sp, #-16]!\n ldr x19, [sp], #16\n mov x9, x30\n bl 1f\n mov x19, xzr\n ret x9
+frees_more: add sp, sp, #16\n ret\ngives_up: str x19, [sp, #-16]!\n ldr x19, [sp], #16\n mov x9, x30\n bl 1f\n mov x19, xzr\n ret x9
 1: str x0, [sp, #-16]!\n ldr x1, [sp], #16\n ret\n",
     ),
     (
         "riscv64",
         "given: ld s1, 8(t3)\n ret\nswaps: mv t1, s1\n mv s1, s2\n mv s2, t1\n ret\ncounts: addi s1, s1, 1\n ret
-gives_up: addi sp, sp, -16\n sd s1, 0(sp)\n ld s1, 0(sp)\n addi sp, sp, 16\n mv t3, ra\n jal 1f\n li s1, 0\n jr t3
+frees_more: addi sp, sp, 16\n ret\ngives_up: addi sp, sp, -16\n sd s1, 0(sp)\n ld s1, 0(sp)\n addi sp, sp, 16\n mv t3, ra\n jal 1f\n li s1, 0\n jr t3
 1: addi sp, sp, -16\n sd a0, 0(sp)\n ld a1, 0(sp)\n addi sp, sp, 16\n ret\n",
     ),
 ];
@@ -392,12 +392,12 @@ fn what_takes_arguments_where_c_gives_none_is_not_judged() {
     for (arch, tools) in arches() {
         let bench = Bench::new();
         let (_, source) = EXPORTED.iter().find(|(name, _)| *name == arch).unwrap();
-        let names = ["given", "swaps", "counts", "gives_up"];
+        let names = ["given", "swaps", "counts", "frees_more", "gives_up"];
         let types: String = names.map(|name| format!(".globl {name}\n.type {name}, %function\n")).concat();
         fs::write(bench.path("own.s"), format!("{types}{source}")).unwrap();
         bench.tool(&format!("{tools}gcc"), &["-shared", "-nostdlib", "own.s", "-o", "libown.so"]);
         let report = report(&bench, 1, &["libown.so"]);
-        let wanted = ["counts", "gives_up", "swaps"].map(|name| (name.to_owned(), vec!["C1".to_owned()]));
+        let wanted = ["counts", "frees_more", "gives_up", "swaps"].map(|name| (name.to_owned(), vec!["C1".to_owned()]));
         assert_eq!(claims(&report), wanted.into(), "{arch}: {report:#}");
         let functions = report["units"][0]["functions"].as_array().unwrap();
         let given = functions.iter().find(|function| function["symbol"] == "given").unwrap();

@@ -19,6 +19,7 @@ use super::look::{Lines, Look, Place, low};
 use super::machine::{Called, Callee, End, Machine, Part, Poke, Ran, Subject, parts};
 use super::members::{Boundary, Function, Linked};
 use super::state::{MASKS, SYSTEMATIC};
+use crate::engine::cpu::EXIT;
 use crate::engine::disasm::{Decoded, decode_function};
 use crate::engine::registers::Registers;
 use crate::engine::unwind::Table;
@@ -337,8 +338,9 @@ impl Judge<'_> {
         let mut machine = Machine::new(self.subject, None)?;
         for number in runs {
             let one = machine.run(number, Callee::Hostile)?;
-            // It takes words off the stack that its caller has pushed for it.
-            if one.end == End::Returned && one.after[abi.sp] > one.before[abi.sp] + abi.return_bytes() {
+            // It takes a link register off the stack that its caller has pushed for it.
+            let pops_link = abi.link.is_some_and(|link| one.after[link] != EXIT);
+            if one.end == End::Returned && pops_link && one.after[abi.sp] > one.before[abi.sp] {
                 return Ok(true);
             }
             let way = machine.pieces().clone();
