@@ -21,7 +21,7 @@ use codegen::listing::names::Names;
 use codegen::mutate::Mutable;
 use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::words::abi::{Abi, Reg, RegInfo, RegSet};
+use codegen::words::abi::{Abi, Reg, RegInfo, RegSet, SyscallRegs};
 use codegen::words::error::{Error, Result};
 use codegen::words::step::{Local, Step};
 use profiles::Source;
@@ -72,6 +72,7 @@ static FACTS: Facts = Facts {
         regs: &REGS,
         args: &[R0, Reg(1)],
         rets: &[R0],
+        syscall: SyscallRegs { number: Reg(0), args: &[] },
         exit_rets: &[R0],
         sret: R0,
         hidden: RegSet::EMPTY,

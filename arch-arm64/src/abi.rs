@@ -10,7 +10,7 @@ use codegen::ask::place::{Piece, Placement, Places, Returned};
 use codegen::ask::spec::{Kind, Programs};
 use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::words::abi::{Abi, Loc, Reg, RegSet};
+use codegen::words::abi::{Abi, Loc, Reg, RegSet, SyscallRegs};
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::{Prototype, Type};
 use codegen::words::recorder::Recorder;
@@ -30,6 +30,8 @@ pub const ABI: Abi = Abi {
     regs: TABLE,
     args: &ARGS,
     rets: &[X0, X1],
+    // syscall(2), "Architecture calling conventions".
+    syscall: SyscallRegs { number: X8, args: &[X0, X1, X2, X3, X4, X5] },
     exit_rets: &ARGS,
     sret: X8,
     hidden: RegSet::of(&[X8]),

@@ -28,8 +28,8 @@ pub const MACHINE: Machine = Machine {
     threads: &[EmuReg { name: Thread::El0.name(), id: 262 }, EmuReg { name: Thread::El1.name(), id: 264 }],
     // FPCR: DN, FZ, rounding up. FPSR: QC, IXC, IOC. Arm ARM C5.2.
     control: &[
-        ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000, status: 0 },
-        ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011, status: u64::MAX },
+        ControlWord { reg: EmuReg { name: "fpcr", id: 291 }, value: 0x0340_0000, other: 0x0380_0000, status: 0 },
+        ControlWord { reg: EmuReg { name: "fpsr", id: 292 }, value: 0x0800_0011, other: 0x0800_0011, status: u64::MAX },
     ],
     vectors: VECTORS,
     wide: WideVectors { name: "SVE and SME registers", changes: changes_wide, stores: stores_wide },

@@ -11,7 +11,7 @@ use codegen::ask::place::{Piece, Placement, Places, Returned};
 use codegen::ask::spec::Programs;
 use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::words::abi::{Abi, Loc, Reg, RegSet};
+use codegen::words::abi::{Abi, Loc, Reg, RegSet, SyscallRegs};
 use codegen::words::error::Result;
 use codegen::words::proto::{Class, Prototype, Scalar, Type};
 use codegen::words::recorder::Recorder;
@@ -31,6 +31,8 @@ pub const ABI: Abi = Abi {
     regs: TABLE,
     args: &ARGS,
     rets: &[A0, A1],
+    // syscall(2), "Architecture calling conventions".
+    syscall: SyscallRegs { number: A7, args: &[A0, A1, A2, A3, A4, A5] },
     exit_rets: &[A0, A1],
     sret: A0,
     hidden: RegSet::EMPTY,

@@ -25,7 +25,7 @@ pub const MACHINE: Machine = Machine {
     pt_regs: &[],
     threads: &[],
     // Rounding up, and three flags. RISC-V unprivileged manual, 20.2.
-    control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d, status: 0x1f }],
+    control: &[ControlWord { reg: EmuReg { name: "fcsr", id: 43 }, value: 0x6d, other: 0x2d, status: 0x1f }],
     vectors: VECTORS,
     wide: WideVectors { name: "V registers", changes: changes_wide, stores: stores_wide },
     is_vector,

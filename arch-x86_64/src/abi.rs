@@ -10,7 +10,7 @@ use codegen::ask::place::{Piece, Placement, Places, Returned};
 use codegen::ask::spec::Programs;
 use codegen::profile::Convention;
 use codegen::profile::target::{Layouts, Own, Target};
-use codegen::words::abi::{Abi, Loc, Reg, RegSet};
+use codegen::words::abi::{Abi, Loc, Reg, RegSet, SyscallRegs};
 use codegen::words::error::{Error, Result};
 use codegen::words::proto::{Prototype, Type};
 use codegen::words::recorder::{Events, Recorder};
@@ -29,6 +29,8 @@ pub const ABI: Abi = Abi {
     regs: TABLE,
     args: &[RDI, RSI, RDX, RCX, R8, R9],
     rets: &[RAX, RDX],
+    // syscall(2), "Architecture calling conventions".
+    syscall: SyscallRegs { number: RAX, args: &[RDI, RSI, RDX, R10, R8, R9] },
     exit_rets: &[RAX, RDX],
     sret: RDI,
     hidden: RegSet::of(&[RAX]),

@@ -34,8 +34,8 @@ pub const MACHINE: Machine = Machine {
     threads: &[EmuReg { name: "fs", id: 250 }],
     // Rounding up or down, denormals as zeros, double precision; all exceptions masked. Intel SDM volume 1, 8.1.5 and 10.2.3.
     control: &[
-        ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0, status: 0x3f },
-        ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f, status: 0 },
+        ControlWord { reg: EmuReg { name: "mxcsr", id: 249 }, value: 0xbfc0, other: 0xdfc0, status: 0x3f },
+        ControlWord { reg: EmuReg { name: "fpcw", id: 246 }, value: 0x0a7f, other: 0x067f, status: 0 },
     ],
     vectors: VECTORS,
     wide: WideVectors { name: "ymm, zmm and mask registers", changes: changes_wide, stores: stores_wide },

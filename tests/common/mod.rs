@@ -56,7 +56,9 @@ pub fn any() -> &'static str {
 /// What chooses what is in this directory, for the tool: objects, or bytes in a file that is named after their address.
 pub fn chosen(directory: &std::path::Path) -> Vec<String> {
     let files = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
-    let files: Vec<PathBuf> = files.map(|f| f.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = files.map(|f| f.unwrap().path()).collect();
+    // In the order of the shell's, which is that of the objects in the image.
+    files.sort();
     let path = |file: &PathBuf| file.display().to_string();
     match &files[..] {
         [dump] if dump.extension().is_some_and(|e| e == "bin") => {

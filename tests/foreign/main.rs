@@ -1,6 +1,7 @@
 //! Trampolines that others wrote: text of our own, assembled by GNU as, and the kernel's objects where they were built.
 
 mod agreed;
+mod boundaries;
 mod case;
 mod changed;
 #[path = "../common/mod.rs"]

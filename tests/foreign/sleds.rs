@@ -62,7 +62,7 @@ fn in_the_middle_of_a_function_everything_is_live() {
     );
     fails(("    ret\n", "    ret $8\n"), &["FAIL P7 of x86_64 my_sled"]);
     let (_, out, err) = Case::new(SLED, &SLED_CONTRACT.replace("sled\"\ncalls", "sled\"\nargs = 2\ncalls")).check();
-    assert!(err.contains("t.toml:8: args is for kind direct, around, record only"), "{out}{err}");
+    assert!(err.contains("t.toml:8: args is for kind direct, around, record, syscall only"), "{out}{err}");
 }
 
 /// DF may be set at a sled: that a trampoline clears it before C runs shows with every seed.

@@ -209,7 +209,7 @@ holds = { rax = "sp+16", "[sp+24]" = "sp+40", "[sp+40]" = "0x77", "[sp+64]" = "5
 "#;
 
 /// The clauses that fail.
-fn failing(case: &Case) -> Vec<String> {
+pub fn failing(case: &Case) -> Vec<String> {
     let (code, out, err) = case.check();
     assert_eq!(err, "", "{out}");
     let clauses: Vec<String> =
@@ -219,7 +219,7 @@ fn failing(case: &Case) -> Vec<String> {
 }
 
 /// This text holds, and with a change that breaks just this, these clauses fail.
-fn breaks(text: &str, contract: &str, from: &str, to: &str, clauses: &[&str]) {
+pub fn breaks(text: &str, contract: &str, from: &str, to: &str, clauses: &[&str]) {
     assert!(text.contains(from) || contract.contains(from), "{from}");
     let case = Case::new(&text.replace(from, to), &contract.replace(from, to));
     assert_eq!(failing(&case), clauses, "{from:?} to {to:?}: {}", case.check().1);
@@ -404,7 +404,7 @@ fn what_cannot_be_stated_is_refused_with_its_line() {
     sled("\"[rbp+8]\"", "\"result\"", "t.toml:10: result is what the function returns: valid in gives");
     sled("handlers", "memory = { \"+8\" = 1 }\nhandlers", "t.toml:12: '+8'; valid: a symbol, or symbol+offset");
     sled("handlers", "gives = { r99 = \"1\" }\nhandlers", "t.toml:12: unknown register 'r99'");
-    sled("handlers", "gives = { rax = \"ip\" }\nhandlers", "t.toml:12: a sled has no ip, op or frame");
+    sled("handlers", "gives = { rax = \"ip\" }\nhandlers", "t.toml:12: no site has told it ip, op or frame");
     sled("holds = {", "red-zone = 1000, holds = {", "t.toml:11: red-zone = 1000; valid: 0 to 512");
     let again = format!("{SLED_CONTRACT}{}", &SLED_CONTRACT[SLED_CONTRACT.find("[[").unwrap()..]);
     refused(&again, "", "", "t.toml:22: my_sled has a contract already");
@@ -415,9 +415,13 @@ fn what_cannot_be_stated_is_refused_with_its_line() {
     entry(
         "unpaired = 0",
         "site = { pushed = 8 }",
-        "t.toml:19: clear-flags, pushed, holds and thread are for kind sled only",
+        "t.toml:19: clear-flags, pushed, holds and thread are for kinds that no site goes to",
     );
-    entry("unpaired = 0", "gives = { rax = \"1\" }", "t.toml:19: gives and uncalled are for kind sled only");
+    entry(
+        "unpaired = 0",
+        "gives = { rax = \"1\" }",
+        "t.toml:19: gives and uncalled are for kinds that no site goes to",
+    );
     entry("unpaired = 0", "site = { sp = [4] }", "t.toml:19: sp = 4; valid: 0, 8");
     entry("unpaired = 0", "may-be-null = true", "may-be-null is for what calls-through names");
     entry(

@@ -141,6 +141,7 @@ const TESTS: &Excuses = &[
     ("tests/compose_on/on.rs", "the one architecture of which Linux has no trampoline for kretprobes"),
     ("tests/audit.rs", "the one architecture whose line tables a linker completes"),
     ("tests/cli/link.rs", "objects that do not go together"),
+    ("tests/foreign/boundaries.rs", "stubs by hand, one of each architecture: each has its own system calls"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),
     ("tests/enforced.rs", "the architectures that another engine enforces, and what each enforces"),

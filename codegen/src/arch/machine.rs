@@ -23,6 +23,8 @@ pub struct ControlWord {
     pub reg: EmuReg,
     /// The value.
     pub value: u64,
+    /// Another value, of another thread or context; the same for a status word.
+    pub other: u64,
     /// The bits that arithmetic sets.
     pub status: u64,
 }

@@ -33,6 +33,24 @@ pub enum Kind {
     Programs(Programs),
     /// A trampoline for one function that writes records into a buffer of the thread and calls nothing.
     Record(Recorder),
+    /// A function of any prototype, which C makes at run time: it shows its arguments to one C function, and returns what that
+    /// stores.
+    Closure,
+    /// The way from C into code with a convention of its own, or back: state in registers, and perhaps another stack.
+    Callback,
+    /// A stub of C that makes a system call of Linux.
+    Syscall(Syscall),
+    /// A switch from one context with a stack of its own to another one.
+    Switch,
+}
+
+/// The system call that a stub makes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Syscall {
+    /// Its number.
+    pub number: u32,
+    /// The number of its arguments, which are those of the stub.
+    pub args: u8,
 }
 
 /// The registers that an entry trampoline saves for its callback.
@@ -231,6 +249,8 @@ pub enum Entered {
     ByReturn,
     /// Code in the middle of a function calls it.
     InTheMiddle,
+    /// C calls it, and no site is patched; or code with a convention of its own does, which the contract states.
+    Called,
 }
 
 /// The functions that a trampoline calls.
@@ -248,6 +268,10 @@ pub enum Calls {
     Handlers,
     /// Programs, and the traced function if it is called from here.
     Programs,
+    /// The kernel.
+    Kernel,
+    /// Nothing, but another context goes on until that switches back.
+    Context,
 }
 
 /// The arguments that a trampoline passes to the C functions that it calls.
@@ -271,6 +295,8 @@ pub enum Keeps {
     ItsArguments,
     /// The result registers.
     Results,
+    /// None: it is a C function.
+    Nothing,
     /// All registers that the site does not clobber.
     AllButLost,
     /// All registers but the site's scratch registers.
@@ -391,6 +417,15 @@ static SLED: KindTraits = KindTraits {
     ..DIRECT
 };
 
+static CLOSURE: KindTraits =
+    KindTraits { word: "closure", entered: Entered::Called, gives: Gives::Frame, keeps: Keeps::Nothing, ..SLED };
+
+static CALLBACK: KindTraits = KindTraits { word: "callback", gives: Gives::Arguments, ..CLOSURE };
+
+static SYSCALL: KindTraits = KindTraits { word: "syscall", calls: Calls::Kernel, ..CALLBACK };
+
+static SWITCH: KindTraits = KindTraits { word: "switch", calls: Calls::Context, ..CALLBACK };
+
 static AROUND_FRAME: KindTraits = KindTraits {
     word: "around",
     entered: Entered::BySiteJump,
@@ -473,6 +508,10 @@ impl Kind {
             Kind::Record(Recorder { events: Events::Both, shadow: true, .. }) => &RECORD_SHADOW,
             Kind::Record(Recorder { events: Events::Both, .. }) => &RECORD_BOTH,
             Kind::Record(_) => &RECORD,
+            Kind::Closure => &CLOSURE,
+            Kind::Callback => &CALLBACK,
+            Kind::Syscall(_) => &SYSCALL,
+            Kind::Switch => &SWITCH,
         }
     }
 
@@ -506,6 +545,21 @@ impl Kind {
         self.traits().entered == Entered::InTheMiddle
     }
 
+    /// Is it called as it stands, with no site and no traced function: a sled, or a boundary of C?
+    pub fn is_called(self) -> bool {
+        self.is_sled() || self.is_boundary()
+    }
+
+    /// Is it a boundary of C? Contracts in files state these kinds, and nothing of them is generated.
+    pub fn is_boundary(self) -> bool {
+        self.traits().entered == Entered::Called
+    }
+
+    /// The system call of a stub; `None` for other kinds.
+    pub fn syscall(self) -> Option<Syscall> {
+        if let Kind::Syscall(syscall) = self { Some(syscall) } else { None }
+    }
+
     /// Does it call the profile's callback?
     pub fn calls_back(self) -> bool {
         self.traits().calls == Calls::Callback
@@ -533,7 +587,7 @@ impl Kind {
 
     /// Does it store its own return address as a C function does, and return to it, whatever the functions that it calls do?
     pub fn stores_return(self) -> bool {
-        self.is_sled() || self.jumped_to() && self.calls_body() && !self.is_shadow()
+        self.is_called() || self.jumped_to() && self.calls_body() && !self.is_shadow()
     }
 
     /// Is it made for one function, or for those with the same arguments?
@@ -565,7 +619,7 @@ impl Kind {
     pub fn passes(self) -> Option<Direct> {
         match self {
             Kind::Direct(direct) => Some(direct),
-            Kind::Sled => Some(Direct::default()),
+            Kind::Sled | Kind::Closure | Kind::Callback => Some(Direct::default()),
             Kind::Around(Around { form: Form::Frame, args, .. }) => Some(Direct { args, ..Direct::default() }),
             _ => None,
         }

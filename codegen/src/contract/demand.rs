@@ -31,6 +31,10 @@ pub enum Called {
     Exit,
     /// The exit handler of a redirected return.
     ExitHandler,
+    /// The kernel, by a system call.
+    Kernel,
+    /// The context that a switch goes to, until that switches back.
+    Context,
 }
 
 /// The moment at which a demand must hold.
@@ -140,6 +144,8 @@ impl Contract {
             Calls::Nothing => body.into_iter().collect(),
             Calls::Callback => vec![Called::Callback],
             Calls::ExitHandler => vec![Called::ExitHandler],
+            Calls::Kernel => vec![Called::Kernel],
+            Calls::Context => vec![Called::Context],
             Calls::Named => vec![Called::Named],
             Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
             Calls::Programs => {
@@ -158,6 +164,8 @@ impl Contract {
             list.moment = Moment::Call(n);
             match call {
                 Called::Body => list.body(),
+                Called::Kernel => list.kernel(),
+                Called::Context => list.context(),
                 call => list.handler(*call, body.is_some_and(|body| n > body)),
             }
         }
@@ -178,10 +186,10 @@ impl Contract {
             ExitPath::Skipped if self.kind.is_function() => true,
             ExitPath::Skipped => self.kind.calls_body() && self.programs.iter().any(|p| p.attach == Attach::FmodRet),
             // For whoever called it, a sled is a C function.
-            ExitPath::Caller => self.kind.is_sled() || leaves == way,
+            ExitPath::Caller => self.kind.is_called() || leaves == way,
             // If the shadow stack has no room, the function goes on untraced.
             ExitPath::Function => {
-                (leaves == way || self.kind.recorder().is_some_and(|r| r.shadow)) && !self.kind.is_sled()
+                (leaves == way || self.kind.recorder().is_some_and(|r| r.shadow)) && !self.kind.is_called()
             }
             ExitPath::Parent => leaves == way,
         }
@@ -197,8 +205,12 @@ impl Contract {
         self.convention.site.c_keeps(&self.facts.abi).union(RegSet::from_iter(self.scs()))
     }
 
-    /// The registers that C functions may clobber which the trampoline calls.
+    /// The registers that its callees may clobber.
     pub fn c_loses(&self) -> RegSet {
+        if let Some(kept) = self.stated.callee_keeps {
+            let abi = &self.facts.abi;
+            return abi.callee_saved.union(abi.caller_saved).minus(kept);
+        }
         self.convention.site.c_loses(&self.facts.abi).minus(RegSet::from_iter(self.scs()))
     }
 
@@ -224,7 +236,7 @@ impl Contract {
     /// Must callees leave vector registers alone? Yes if nothing is known of the function and none is saved for it, or if they were
     /// proven to.
     pub fn leaves_vectors(&self) -> bool {
-        self.vectors_kept == 0 && self.kind.live().is_none_or(|live| live.general_callee)
+        self.vectors_kept == 0 && self.kind.live().is_none_or(|live| live.general_callee) && !self.kind.is_boundary()
     }
 
     /// The vector registers that must be preserved: all, if handlers leave them alone; else the first `saved` of `carriers`, and
@@ -346,6 +358,7 @@ impl List<'_> {
             Content::Reg(reg) if over && kind.programs().and_then(|p| p.tail_call).is_some_and(|c| c.reg == reg) => {
                 None
             }
+            Content::Vector(vector) if kind == Kind::Closure => is(Root::Vector(vector)),
             Content::Result(_)
             | Content::Vector(_)
             | Content::VectorResult(_)
@@ -414,6 +427,28 @@ impl List<'_> {
         self.stack_arguments(self.contract.kind.copied_words());
     }
 
+    /// Demand that the kernel gets the number of the call and its arguments.
+    fn kernel(&mut self) {
+        let Some(syscall) = self.contract.kind.syscall() else { return };
+        let abi = self.abi();
+        self.is(Spot::Reg(abi.syscall.number), Term::number(syscall.number.into()));
+        for (reg, arg) in abi.syscall.args.iter().zip(abi.args).take(syscall.args.into()) {
+            self.is(Spot::Reg(*reg), Root::Reg(*arg));
+        }
+    }
+
+    /// Demand that the other context goes on as it was left.
+    fn context(&mut self) {
+        let abi = self.abi();
+        let sp = Term::from(Root::Entered(abi.sp));
+        let parent = abi.link.map_or_else(|| sp.clone().content(), |link| Root::Entered(link).into());
+        self.is(Spot::Next, parent);
+        self.is(Spot::Sp, sp.plus(abi.return_bytes() as i64));
+        for reg in self.contract.kept.iter() {
+            self.is(Spot::Reg(reg), Root::Entered(reg));
+        }
+    }
+
     fn kept(&mut self, kept: RegSet) {
         for reg in kept.iter() {
             self.is(Spot::Reg(reg), Root::Reg(reg));
@@ -423,6 +458,12 @@ impl List<'_> {
     /// Demand that vector registers are preserved.
     fn vectors(&mut self) {
         let contract = self.contract;
+        if contract.kind.is_boundary() {
+            for &vector in self.abi().vector_callee_saved {
+                self.is(Spot::Vector(vector), Root::Vector(vector));
+            }
+            return;
+        }
         let saved = contract.kind.live().map_or(0, Live::saved_vectors);
         for vector in contract.due(self.abi().vector_args, saved, contract.vectors_kept) {
             self.is(Spot::Vector(vector), Root::Vector(vector));
@@ -439,6 +480,10 @@ impl List<'_> {
         if matches!(way, ExitPath::Parent | ExitPath::Skipped) && !contract.kind.returned_to() {
             self.results(way);
             return;
+        }
+        if let (Some(_), Some(ret)) = (contract.kind.syscall(), self.abi().rets.first()) {
+            // Where that is no error.
+            self.is(Spot::Reg(*ret), Root::Left(1, *ret));
         }
         if contract.flags_kept && !matches!(way, ExitPath::Caller | ExitPath::EarlyDirect) {
             self.is(Spot::Flags, Root::Flags);

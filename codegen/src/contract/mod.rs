@@ -132,6 +132,7 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site, guard: Option<ReturnGuar
         Keeps::AnyArguments => c_rules.union(RegSet::of(abi.args)).union(abi.hidden).union(live),
         Keeps::ItsArguments => c_rules.union(kind.passed(abi, live).regs),
         Keeps::Results => c_rules.union(RegSet::of(abi.exit_rets)),
+        Keeps::Nothing => c_rules,
         Keeps::AllButLost => all.minus(site.lost),
         Keeps::AllButScratch => all.minus(site.scratch),
         Keeps::AllButLinkage => all.minus(abi.linkage),
@@ -139,6 +140,7 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site, guard: Option<ReturnGuar
     };
     let way: Vec<Reg> = match (entered, keeps) {
         (Entered::AsCallback, _) => Vec::new(),
+        (Entered::Called, _) => abi.link.into_iter().collect(),
         // Only the link register is free: everything else may be live, and a kprobe's handler may read it.
         (_, Keeps::All | Keeps::AllButLinkage) => abi.link.into_iter().collect(),
         _ => [site.pc, site.parent_ip].into_iter().filter_map(Loc::reg).collect(),
@@ -193,7 +195,7 @@ impl Contract {
             Calls::ExitHandler => target.convention.return_handler(spec.kind).to_owned(),
             Calls::Named | Calls::Handlers => spec.callee.to_owned(),
             Calls::Nothing if spec.kind.recorder().is_some_and(|recorder| recorder.refill) => spec.callee.to_owned(),
-            Calls::Nothing | Calls::Programs => String::new(),
+            Calls::Nothing | Calls::Programs | Calls::Kernel | Calls::Context => String::new(),
         };
         let tls = spec.kind.recorder().is_some_and(|recorder| recorder.tls);
         let word = |of: ThreadWord| target.number(of.number(tls));

@@ -2,6 +2,7 @@
 
 use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Stores};
+use crate::ask::kind::Syscall;
 use crate::ask::live::Live;
 use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
 use crate::contract::demand::{Called, Demand, Holds, Moment, Spot};
@@ -194,6 +195,22 @@ impl Contract {
             Kind::Sled => vec![
                 (&[About::Arrival], "Called in the middle of a function: every register is live.".to_owned()),
                 (&[About::Call], format!("Calls {}.", self.callee)),
+            ],
+            Kind::Closure => vec![
+                (&[About::Arrival], "C calls it by a pointer, with any arguments.".to_owned()),
+                (&[About::Call, About::Slots], format!("Calls {}, which finds them in the frame.", self.callee)),
+            ],
+            Kind::Callback => vec![
+                (&[About::Arrival], "C calls it, or code with a convention of its own.".to_owned()),
+                (&[About::Call], format!("Calls {}.", self.callee)),
+            ],
+            Kind::Syscall(Syscall { number, .. }) => vec![
+                (&[About::Arrival], "C calls it as a function.".to_owned()),
+                (&[About::Call], format!("Makes the system call {number}, and returns what the kernel returns.")),
+            ],
+            Kind::Switch => vec![
+                (&[About::Arrival], "C calls it as a function.".to_owned()),
+                (&[About::Call], "Another context goes on as it was left, until it switches back.".to_owned()),
             ],
         };
         text.extend(self.guard.map(guard_sentence));
@@ -587,7 +604,7 @@ impl Contract {
     /// A sentence on the vector registers that are saved without a prototype.
     fn vectors(&self) -> Option<Said> {
         let of = match (self.kind.returned_to(), self.kind.calls_body()) {
-            _ if self.vectors_kept == 0 || self.kind.is_sled() => return None,
+            _ if self.vectors_kept == 0 || self.kind.is_called() => return None,
             (true, _) => "results, whatever the handler uses",
             (_, true) => "arguments, and at the return those that carry results",
             _ => "arguments",

@@ -3,7 +3,7 @@
 
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
-use crate::words::term::{EntryState, Part, Root, number};
+use crate::words::term::{EntryState, Part, Root, Term, number};
 
 /// A sum: a number, and multiples of roots.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -69,8 +69,9 @@ impl Sum {
 /// Can a contract use this root? It can use registers of the site, memory that they point to, and values for callbacks.
 fn is_stated(root: &Root) -> bool {
     match root {
-        Root::Reg(_) | Root::Pc | Root::Result => true,
-        Root::Content(at) => matches!(at.root, Root::Reg(_)) && at.part == Part::All,
+        Root::Reg(_) | Root::Pc | Root::Result | Root::Block | Root::OtherStack | Root::StoredWord(_) => true,
+        Root::Symbol(_) | Root::Left(1, _) => true,
+        Root::Content(at) => matches!(at.root, Root::Reg(_) | Root::Block | Root::OtherStack) && at.part == Part::All,
         root => root.told().is_some(),
     }
 }
@@ -127,6 +128,80 @@ pub enum Held {
     Reg(Reg),
     /// The 8 bytes at this offset above SP.
     Word(u64),
+    /// The 8 bytes at this offset in the block.
+    Block(u64),
+}
+
+/// A place whose value is stated when the trampoline leaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// A register.
+    Reg(Reg),
+    /// The low 8 bytes of a vector register, by its number.
+    Vector(u8),
+    /// The 8 bytes at this address: in the block, on the other stack, or, by SP as it was at the call, on the caller's.
+    Word(Term),
+    /// The 8 bytes at a symbol.
+    Symbol(String),
+}
+
+/// A value that a trampoline leaves somewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gives {
+    /// Where.
+    pub place: Given,
+    /// What.
+    pub value: Argument,
+}
+
+/// One of the results that a boundary can have.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct StatedResult {
+    /// Values when it is called that differ from [`Stated::holds`].
+    pub holds: Vec<(Held, Sum)>,
+    /// What its callee, or the kernel, returns; `None` for any value.
+    pub returns: Option<u64>,
+    /// Where the callee stores words: addresses, by registers as they are when the callee begins.
+    pub stores: Vec<Term>,
+    /// The values that it leaves.
+    pub gives: Vec<Gives>,
+}
+
+/// How a switch tells one context of another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contexts {
+    /// What names the context that is left.
+    pub from: Handle,
+    /// The register with what names the context that is entered.
+    pub to: Reg,
+    /// Control words have values of their own in each context. Otherwise they stay as they are.
+    pub control: bool,
+    /// How a context is made that has not run.
+    pub fresh: Option<Fresh>,
+}
+
+/// What names a context that is left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Handle {
+    /// This, of the registers at the call and of memory when the context has been left.
+    At(Sum),
+    /// What is in this register when the other context is entered.
+    In(Reg),
+}
+
+/// A function that makes a context.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fresh {
+    /// Its symbol. It returns what names the context.
+    pub made_by: String,
+    /// Values when it is called.
+    pub holds: Vec<(Held, Sum)>,
+    /// Values when the context's function begins.
+    pub passes: Vec<Gives>,
+    /// The register with what names the context that is left, when the function begins; `None` if it is where [`Contexts::from`] says.
+    pub from: Option<Reg>,
+    /// The symbol of what is called when the context's function returns; `None` if it may not return.
+    pub ends_in: Option<String>,
 }
 
 /// A word of memory with an initial value.
@@ -146,7 +221,7 @@ pub struct Uncalled {
     /// Values at the site that differ from [`Stated::holds`].
     pub holds: Vec<(Held, Sum)>,
     /// Values of registers when the trampoline leaves.
-    pub gives: Vec<(Reg, Sum)>,
+    pub gives: Vec<Gives>,
 }
 
 /// The address at which a trampoline in the middle of a function leaves.
@@ -208,7 +283,7 @@ pub struct Stated {
     /// The address at which the trampoline leaves.
     pub next: Next,
     /// Registers with stated values when the trampoline leaves.
-    pub gives: Vec<(Reg, Sum)>,
+    pub gives: Vec<Gives>,
     /// Statements for runs without a call, if there are such runs.
     pub uncalled: Option<Uncalled>,
     /// The address in the register by which a thread finds its memory.
@@ -235,6 +310,16 @@ pub struct Stated {
     pub program_result: Option<ProgramResult>,
     /// The ip in the context of programs is the address of the traced function, not that of its site.
     pub ip_is_start: bool,
+    /// The results that a boundary can have; empty if there is nothing to tell them apart by.
+    pub results: Vec<StatedResult>,
+    /// Values when the callee begins, or when another context is entered.
+    pub passes: Vec<Gives>,
+    /// The registers that the callee preserves, if it is no C function.
+    pub callee_keeps: Option<RegSet>,
+    /// The symbol of the variable to which a stub stores the error of a system call; `None` if it returns what the kernel returns.
+    pub errno: Option<String>,
+    /// For a switch: the contexts.
+    pub contexts: Option<Contexts>,
 }
 
 impl Stated {
@@ -277,6 +362,11 @@ impl Default for Stated {
             word_bytes: Vec::new(),
             program_result: None,
             ip_is_start: false,
+            results: Vec::new(),
+            passes: Vec::new(),
+            callee_keeps: None,
+            errno: None,
+            contexts: None,
         }
     }
 }
@@ -284,7 +374,7 @@ impl Default for Stated {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::words::abi::RegInfo;
+    use crate::words::abi::{RegInfo, SyscallRegs};
 
     const fn reg(name: &'static str) -> RegInfo {
         RegInfo { name, dwarf: 0, emu: 0 }
@@ -294,6 +384,7 @@ pub(crate) mod tests {
         regs: &[reg("x0"), reg("x16"), reg("stack")],
         args: &[Reg(0)],
         rets: &[Reg(0)],
+        syscall: SyscallRegs { number: Reg(0), args: &[] },
         exit_rets: &[],
         sret: Reg(0),
         hidden: RegSet::EMPTY,

@@ -394,6 +394,10 @@ impl Convention {
             ),
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
             Kind::Sled => "calls one C function in the middle of a function".to_owned(),
+            Kind::Closure => "shows its arguments to one C function".to_owned(),
+            Kind::Callback => "leads from C into code with a convention of its own, or back".to_owned(),
+            Kind::Syscall(_) => "makes a system call".to_owned(),
+            Kind::Switch => "goes on in another context".to_owned(),
             Kind::Around(_) => "calls the traced function itself, between an entry and an exit handler".to_owned(),
             Kind::Record(_) => "writes records of one function's calls to a buffer of the thread".to_owned(),
             Kind::Programs(_) => {

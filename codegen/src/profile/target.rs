@@ -314,6 +314,7 @@ impl Target {
                 });
             }
             Kind::Rethook => self.structure(FrameUse::Rethook)?,
+            Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch => return Err(not_generated(kind)),
             Kind::Sled => {
                 let frame = self.layouts.sled.ok_or_else(|| self.no_layout("a frame with every register"))?;
                 return Ok(Cow::Owned(frame(self.choices)));
@@ -470,4 +471,12 @@ impl Target {
         all.retain(|s| seen.insert(*s));
         all
     }
+}
+
+/// The error for kinds that only contracts in files state.
+fn not_generated(kind: Kind) -> Error {
+    Error::new(format!(
+        "kind {}: nothing generates it; valid: in a contract, of code that others wrote",
+        kind.traits().word
+    ))
 }

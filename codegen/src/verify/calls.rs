@@ -63,6 +63,8 @@ impl Checker<'_> {
             Called::Program(n) => (contract.programs.get(n).map_or("", |p| &p.symbol), 0),
             Called::Body => traced.map_or(("", 0), |t| (t.function.as_str(), t.resume)),
             Called::Exit => traced.map_or(("", 0), |t| (t.exit.as_str(), 0)),
+            // Nothing generates what calls these.
+            Called::Kernel | Called::Context => ("", 0),
         };
         let found = match action {
             Action::CallSymbol { sym } => self.symbols.get(usize::from(sym.0)),

@@ -150,7 +150,7 @@ fn arguments(called: Called, contract: &Contract) -> u16 {
         (Called::Program(_), _) => first(2),
         // They are where they were, if there is no ip before them.
         (Called::Named, _) => behind_ip.map_or(0, |direct| first(usize::from(direct.args) + 1)),
-        (Called::Body | Called::Callback | Called::ExitHandler, _) => 0,
+        (Called::Body | Called::Callback | Called::ExitHandler | Called::Kernel | Called::Context, _) => 0,
     }
 }
 

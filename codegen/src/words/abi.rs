@@ -110,6 +110,15 @@ impl Loc {
     }
 }
 
+/// The registers of a system call of Linux (syscall(2)). Its result is in the first result register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SyscallRegs {
+    /// The register with its number.
+    pub number: Reg,
+    /// The registers with its arguments, in order.
+    pub args: &'static [Reg],
+}
+
 /// The psABI of an architecture as kernel C uses it.
 #[derive(Debug)]
 pub struct Abi {
@@ -119,6 +128,8 @@ pub struct Abi {
     pub args: &'static [Reg],
     /// Integer result registers, in order.
     pub rets: &'static [Reg],
+    /// The registers of a system call.
+    pub syscall: SyscallRegs,
     /// Registers that may carry an integer result to the exit handler: its `fregs` has them, and its stores to them take effect.
     pub exit_rets: &'static [Reg],
     /// The register that holds the address of a result returned in memory.

@@ -52,6 +52,14 @@ pub enum Root {
     Clock,
     /// Old contents of the stack below SP at the entry, not written since.
     Older,
+    /// The address of memory that is no stack: a closure's data, a runtime's state, a saved context.
+    Block,
+    /// The end of a second stack, to which a trampoline may go.
+    OtherStack,
+    /// The value that the callee stored at the place with this number, from 1, of those that a contract names.
+    StoredWord(u16),
+    /// A general register as the context that a switch goes to had it when it was left.
+    Entered(Reg),
 }
 
 /// The part of a value that is present.
@@ -87,7 +95,9 @@ pub trait EntryState {
 }
 
 /// The roots with a word of their own. `parent-ip` comes before `ip`, and is one word, not a difference.
-const WORDS: [(&str, Root); 10] = [
+const WORDS: [(&str, Root); 12] = [
+    ("block", Root::Block),
+    ("other-stack", Root::OtherStack),
     ("clock", Root::Clock),
     ("direct", Root::Direct),
     ("flags", Root::Flags),
@@ -157,11 +167,18 @@ impl Root {
             return Some((root, behind));
         }
         let numbered = |text: &str, word: &str| text.strip_prefix(word)?.parse::<u8>().ok();
+        if let Some(number) = numbered(first, "stored") {
+            return Some((Root::StoredWord(number.into()), behind));
+        }
         if let Some(number) = numbered(first, "thread") {
             return Some((Root::Thread(number), behind));
         }
         if let Some(number) = numbered(first, "vector") {
             return Some((Root::Vector(number), behind));
+        }
+        if let ("entered", Some(rest)) = (first, behind.strip_prefix('.')) {
+            let (what, behind) = name(rest);
+            return Some((Root::Entered(abi.find(what)?), behind));
         }
         if let ("function", Some(rest)) = (first, behind.strip_prefix('.')) {
             let (what, behind) = name(rest);
@@ -348,6 +365,9 @@ impl Root {
             Root::Left(call, reg) => write!(f, "{} as call {call} left it", abi.name(*reg)),
             Root::Stored(call) if exact => write!(f, "call{call}.stored"),
             Root::Stored(call) => write!(f, "what call {call} stored"),
+            Root::StoredWord(number) => write!(f, "stored{number}"),
+            Root::Entered(reg) if exact => write!(f, "entered.{}", abi.name(*reg)),
+            Root::Entered(reg) => write!(f, "{} of the context that is entered", abi.name(*reg)),
             Root::Thread(number) => write!(f, "thread{number}"),
             Root::Vector(number) => write!(f, "vector{number}"),
             Root::Body(reg) if exact => write!(f, "function.{}", abi.name(*reg)),
@@ -367,6 +387,8 @@ impl Root {
             | Root::ParentIp
             | Root::Op
             | Root::Result
+            | Root::Block
+            | Root::OtherStack
             | Root::Older => Ok(()),
         }
     }

@@ -121,7 +121,7 @@ pub(crate) struct TrampolineIn {
     /// How it is entered and left.
     pub(crate) kind: KindIn,
     /// `direct`: how many argument registers the traced function has. `around` with the form `frame`: how many are kept and
-    /// passed on. `record`: of an entry.
+    /// passed on. `record`: of an entry. `syscall`: how many the system call has.
     #[serde(default)]
     #[schemars(with = "Option<u8>")]
     pub(crate) args: Option<Spanned<u8>>,
@@ -265,11 +265,53 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "Option<GoesToIn>")]
     pub(crate) goes_to: Option<Spanned<GoesToIn>>,
-    /// `sled`: registers that hold something else when it goes on, each a sum as an argument; `result` is what the function
-    /// returned that it calls.
+    /// `sled`, `closure`, `callback`, `syscall`: what registers hold when it goes on, each a sum as an argument; `result` is what the
+    /// function returned that it calls. Of boundaries, also the low 8 bytes of vector registers, and words as `[block+8]`,
+    /// `[other-stack-8]` or `[&symbol]`; and `call1.rax` is what that function left in a register.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
-    pub(crate) gives: BTreeMap<String, Spanned<String>>,
+    #[schemars(with = "BTreeMap<String, ArgumentIn>")]
+    pub(crate) gives: BTreeMap<String, Spanned<ArgumentIn>>,
+    /// `closure`, `callback`: what can come of it, case by case.
+    #[serde(default)]
+    pub(crate) results: Vec<ResultIn>,
+    /// `closure`, `callback`, `switch`: what registers hold, besides arguments, and words as `[block+8]`, `[other-stack-8]` and
+    /// `[sp-8]`, where the function begins that it calls or where another context goes on: each a sum as an argument.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ArgumentIn>")]
+    pub(crate) passes: BTreeMap<String, Spanned<ArgumentIn>>,
+    /// `callback`: the registers that the function keeps which it calls, if that is no C function.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) callee_keeps: Option<Vec<Spanned<String>>>,
+    /// `syscall`: the number of the system call.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub(crate) number: Option<Spanned<u32>>,
+    /// `syscall`: the variable, an `int`, to which it stores an error, where it returns -1. Without it, it returns what the kernel
+    /// returns.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) errno: Option<Spanned<String>>,
+    /// `switch`: what names the context that is left: a sum as an argument, by registers as they are at the call and by memory as it is
+    /// when the context has been left.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) from: Option<Spanned<String>>,
+    /// `switch`: the register that has that when the other context goes on, if `from` cannot say it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) from_register: Option<Spanned<String>>,
+    /// `switch`: the register that names the context that is entered.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) to: Option<Spanned<String>>,
+    /// `switch`: each context has control words of its own, such as the rounding mode.
+    #[serde(default)]
+    pub(crate) switches_control: bool,
+    /// `switch`: how a context is made whose function, `calls`, has not run.
+    #[serde(default)]
+    #[schemars(with = "Option<FreshIn>")]
+    pub(crate) fresh: Option<Spanned<FreshIn>>,
     /// `sled`: when it calls nothing, if there is such a way through it.
     #[serde(default)]
     #[schemars(with = "Option<UncalledIn>")]
@@ -355,6 +397,48 @@ pub(crate) struct TrampolineIn {
     pub(crate) deviation: Vec<DeviationIn>,
 }
 
+/// What can come of a boundary's call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultIn {
+    /// What registers and words hold when it is called, besides.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// What the function returns that it calls; anything, where nothing is said.
+    pub(crate) returns: Option<u64>,
+    /// The words that this function stores, as `[rcx+8]`, by registers as they are when it begins: `stored1`, `stored2` and so on.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) stores: Vec<Spanned<String>>,
+    /// What registers and words hold in the end.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ArgumentIn>")]
+    pub(crate) gives: BTreeMap<String, Spanned<ArgumentIn>>,
+}
+
+/// How a context is made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FreshIn {
+    /// The function that makes it, and returns what names it.
+    pub(crate) made_by: String,
+    /// What registers and words hold when that is called.
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) holds: BTreeMap<String, Spanned<String>>,
+    /// What registers and words hold when the context's function begins.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ArgumentIn>")]
+    pub(crate) passes: BTreeMap<String, Spanned<ArgumentIn>>,
+    /// The register that has what names the context that is left when the function begins; without it, that of the switch.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) from_register: Option<Spanned<String>>,
+    /// What is called when the context's function returns. Without it, that may not return.
+    #[serde(default)]
+    pub(crate) ends_in: Option<String>,
+}
+
 /// The result of a program in place of a function.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -436,8 +520,9 @@ pub(crate) struct SiteIn {
     #[serde(default)]
     #[schemars(with = "u64")]
     pub(crate) pushed: Option<Spanned<u64>>,
-    /// `sled`: what registers and words of the stack, as `[sp+8]`, hold: a number, `sp+N`, an address in the stack of
-    /// the function, or what another register holds.
+    /// What registers and words of the stack, as `[sp+8]`, hold: a number, `sp+N`, an address in the stack of the function, or what
+    /// another register holds. Of boundaries also words of `block`, memory that is no stack, as `[block+8]`; and `block+N`,
+    /// `other-stack-N`, below the end of another stack, and `&symbol`. For the kinds that no site goes to.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) holds: BTreeMap<String, Spanned<String>>,
@@ -460,8 +545,8 @@ pub(crate) struct UncalledIn {
     pub(crate) holds: BTreeMap<String, Spanned<String>>,
     /// What registers hold in the end.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
-    pub(crate) gives: BTreeMap<String, Spanned<String>>,
+    #[schemars(with = "BTreeMap<String, ArgumentIn>")]
+    pub(crate) gives: BTreeMap<String, Spanned<ArgumentIn>>,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
@@ -510,6 +595,14 @@ pub(crate) enum KindIn {
     StubGraph,
     /// `ftrace_stub_direct_tramp`.
     StubDirect,
+    /// A function that is made at run time: it shows its arguments to one C function, and returns what that stores.
+    Closure,
+    /// From C into code with a convention of its own, or back.
+    Callback,
+    /// A stub of C that makes a system call of Linux.
+    Syscall,
+    /// A switch to another context with a stack of its own.
+    Switch,
 }
 
 /// What a call passes in, or what comes back.

@@ -1,5 +1,6 @@
 //! Contracts in files, and the trampolines of others that they are of.
 
+mod boundary;
 pub(crate) mod config;
 pub mod draft;
 pub mod file;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use codegen::arch::facts::{Facts, NumberOf, ThreadWord};
 use codegen::arch::harden::{ReturnGuard, ReturnStyle, TypeWord};
-use codegen::arch::machine::Machine;
+use codegen::arch::machine::{EmuReg, Machine};
 use codegen::ask::frame::{self, Content, Field, FrameLayout, Record};
-use codegen::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs};
+use codegen::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, Syscall};
 use codegen::ask::live::{Live, MOST_WORDS, Word};
-use codegen::contract::stated::{Next, Stated};
+use codegen::contract::stated::{Given, Next, Stated};
 use codegen::contract::{Contract, Traced, promised};
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, Reg, RegSet};
@@ -78,19 +78,24 @@ impl Reader<'_> {
         let (kind, stack_align) = (self.kind(t, facts, convention)?, self.stack_align(t)?);
         self.in_place(t, kind)?;
         let frame = match kind.programs() {
-            Some(programs) => FrameLayout { fields: context(&programs, &facts.abi), ..self.layout(t, frames, facts)? },
-            None => self.layout(t, frames, facts)?,
+            Some(programs) => {
+                FrameLayout { fields: context(&programs, &facts.abi), ..self.layout(t, frames, (facts, machine))? }
+            }
+            None => self.layout(t, frames, (facts, machine))?,
         };
         self.alone(t, &frame)?;
         let (vectors_kept, _) = besides(&t.keeps, machine);
         let vectors_kept = vectors_kept | self.carriers(t, kind, &facts.abi);
+        let open_vectors = if kind.is_boundary() { !vectors_kept } else { 0 };
         let carries = self.registers(&general(&t.keeps, machine), facts)?.intersection(facts.abi.platform);
         let stated = Stated { carries, ..self.stated(t, kind, (facts, machine), convention)? };
-        let own: Vec<Reg> = stated.gives.iter().map(|(reg, _)| *reg).collect();
+        let own: Vec<Reg> =
+            stated.gives.iter().filter_map(|g| if let Given::Reg(reg) = g.place { Some(reg) } else { None }).collect();
         let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
         let kept = kept.minus(RegSet::of(&own));
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
+        let vectors_lost = vectors_lost | open_vectors;
         let landing_pad = t.landing_pad.is_on(self.config);
         let number = |of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value);
         let word = |of: ThreadWord| number(of.number(t.tls.is_some()));
@@ -180,8 +185,20 @@ impl Reader<'_> {
             of.map(|spanned| spanned.span().start)
         }
         let here = t.stack_align.span().start;
-        let given: [(&str, Option<usize>, &[&str]); 36] = [
-            ("args", start(t.args.as_ref()), &["direct", "around", "record"]),
+        let boundary =
+            |key: &'static str, given: bool, kinds: &'static [&'static str]| (key, given.then_some(here), kinds);
+        let given: [(&str, Option<usize>, &[&str]); 46] = [
+            boundary("results", !t.results.is_empty(), &["closure", "callback"]),
+            boundary("passes", !t.passes.is_empty(), &["closure", "callback", "switch"]),
+            boundary("callee-keeps", t.callee_keeps.is_some(), &["callback"]),
+            ("number", start(t.number.as_ref()), &["syscall"]),
+            ("errno", start(t.errno.as_ref()), &["syscall"]),
+            ("from", start(t.from.as_ref()), &["switch"]),
+            ("from-register", start(t.from_register.as_ref()), &["switch"]),
+            ("to", start(t.to.as_ref()), &["switch"]),
+            boundary("switches-control", t.switches_control, &["switch"]),
+            ("fresh", start(t.fresh.as_ref()), &["switch"]),
+            ("args", start(t.args.as_ref()), &["direct", "around", "record", "syscall"]),
             ("ip", t.ip.then_some(here), &["direct"]),
             ("jump", t.jump.then_some(here), &["direct"]),
             ("live", start(t.live.as_ref()), &["direct", "programs"]),
@@ -205,10 +222,14 @@ impl Reader<'_> {
             ("early-direct", t.early_direct.then_some(here), &["entry", "regs"]),
             ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
             ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs", "rethook"]),
-            ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around"]),
+            ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around", "closure"]),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
             ("signed", t.signed.then_some(here), &["direct", "around", "programs", "record"]),
-            ("guard", start(t.guard.as_ref()), &["around", "programs", "record", "sled"]),
+            (
+                "guard",
+                start(t.guard.as_ref()),
+                &["around", "programs", "record", "sled", "closure", "callback", "switch"],
+            ),
             ("events", start(t.events.as_ref()), &["record"]),
             ("clock", start(t.clock.as_ref()), &["record"]),
             ("id", start(t.id.as_ref()), &["record"]),
@@ -274,6 +295,18 @@ impl Reader<'_> {
             KindIn::Stub => Kind::Stub,
             KindIn::StubGraph => Kind::StubGraph,
             KindIn::StubDirect => Kind::StubDirect,
+            KindIn::Closure => Kind::Closure,
+            KindIn::Callback => Kind::Callback,
+            KindIn::Syscall => {
+                let most = facts.abi.syscall.args.len();
+                let number = *self.wanted(t, "syscall", "number", t.number.as_ref())?.get_ref();
+                let args = self.wanted(t, "syscall", &format!("args, 0 to {most}"), t.args.as_ref())?;
+                if usize::from(*args.get_ref()) > most {
+                    return Err(self.at(args.span().start, format!("args = {}; valid: 0 to {most}", args.get_ref())));
+                }
+                Kind::Syscall(Syscall { number, args: *args.get_ref() })
+            }
+            KindIn::Switch => Kind::Switch,
         })
     }
 
@@ -489,11 +522,17 @@ impl Reader<'_> {
     }
 
     /// The layout of the structure that the callback gets, and the frame records.
-    fn layout(&self, t: &TrampolineIn, frames: &BTreeMap<String, FrameIn>, facts: &Facts) -> Result<FrameLayout> {
+    fn layout(
+        &self,
+        t: &TrampolineIn,
+        frames: &BTreeMap<String, FrameIn>,
+        (facts, machine): (&Facts, &Machine),
+    ) -> Result<FrameLayout> {
+        let vectors = if t.kind == KindIn::Closure { machine.vectors } else { &[] };
         let mut frame = match &t.frame {
             None => FrameLayout::empty(),
             Some(name) => match frames.get(name.get_ref()) {
-                Some(frame) => self.frame(frame, facts)?,
+                Some(frame) => self.frame(frame, facts, vectors)?,
                 None => {
                     let known = frames.keys().map(String::as_str);
                     return Err(self.at(name.span().start, Error::unknown("frame", name.get_ref(), known)));
@@ -558,7 +597,7 @@ impl Reader<'_> {
         Ok(set)
     }
 
-    fn frame(&self, frame: &FrameIn, facts: &Facts) -> Result<FrameLayout> {
+    fn frame(&self, frame: &FrameIn, facts: &Facts, vectors: &[EmuReg]) -> Result<FrameLayout> {
         let size = *frame.size.get_ref();
         if !(0..=LARGEST).contains(&size) {
             return Err(self.at(frame.size.span().start, format!("size = {size}; valid: 0 to {LARGEST}")));
@@ -570,7 +609,8 @@ impl Reader<'_> {
                 let valid = format!("a multiple of 8 from 0 to {}", size - 8);
                 return Err(self.at(f.offset.span().start, format!("offset = {offset}; valid: {valid}")));
             }
-            let content = self.content(&f.holds, facts)?;
+            let vector = vectors.iter().position(|vector| vector.name == f.holds.get_ref());
+            let content = vector.map_or_else(|| self.content(&f.holds, facts), |n| Ok(Content::Vector(n as u8)))?;
             let stores = match f.stores {
                 Stores::TakeEffect => frame::Stores::TakeEffect,
                 Stores::AreIgnored => frame::Stores::Ignored,

@@ -6,14 +6,15 @@ use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
 use codegen::contract::stated::{
-    Argument, Bracket, Bracketed, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable, Word,
+    Argument, Bracket, Bracketed, Given, Gives, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable, Word,
 };
 use codegen::profile::Convention;
-use codegen::words::abi::{Abi, Reg, RegSet};
+use codegen::words::abi::{Abi, RegSet};
 use codegen::words::error::{Error, Result};
 use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
+use crate::contract::boundary::given;
 use crate::contract::file::{
     ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn,
     UncalledIn, VariableIn, WordIn,
@@ -54,8 +55,8 @@ impl Reader<'_> {
             general_handlers: t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::General),
             calls: t.slots().len().max(1) as u64,
             next,
-            gives: self.gives(&t.gives, &facts.abi)?,
-            uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), &facts.abi)).transpose()?,
+            gives: self.gives(&t.gives, kind, (facts, machine))?,
+            uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), kind, (facts, machine))).transpose()?,
             memory: self.memory(t)?,
             around_programs: self.around_programs(t)?,
             around_function: self.around_function(t, kind)?,
@@ -68,9 +69,10 @@ impl Reader<'_> {
             ..Stated::default()
         };
         let first = t.gives.values().next().map(Spanned::span).or(t.uncalled.as_ref().map(Spanned::span));
-        if let (false, Some(at)) = (kind.is_sled(), first) {
-            return Err(self.at(at.start, "gives and uncalled are for kind sled only"));
+        if let (false, Some(at)) = (kind.is_called(), first) {
+            return Err(self.at(at.start, "gives and uncalled are for kinds that no site goes to"));
         }
+        let base = self.boundary(t, kind, (facts, machine), base)?;
         // A sled stands anywhere.
         let anywhere = kind.is_sled().then_some(0);
         let Some(site) = &t.site else { return Ok(Stated { through, clear_flags: anywhere, ..base }) };
@@ -79,12 +81,11 @@ impl Reader<'_> {
         if matches!(kind.traits().entered, Entered::AsCallback | Entered::ByReturn) {
             return Err(self.at(here, format!("site is for kinds that a site goes to, not for {}", kind.traits().word)));
         }
-        if !kind.is_sled() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty() || thread.is_some()) {
-            let message =
-                "clear-flags, pushed, holds and thread are for kind sled only: the profile says them of its sites";
+        if !kind.is_called() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty() || thread.is_some()) {
+            let message = "clear-flags, pushed, holds and thread are for kinds that no site goes to: the profile says them of its sites";
             return Err(self.at(here, message));
         }
-        let pushes = if kind.is_sled() || kind.jumped_to() { 0 } else { convention.site.pushed };
+        let pushes = if kind.is_called() || kind.jumped_to() { 0 } else { convention.site.pushed };
         let can: Vec<u64> = machine.entry_sp.iter().map(|sp| sp.wrapping_sub(pushes as u64) % 16).collect();
         if let Some(wanted) = sp.iter().find(|sp| !can.contains(sp.get_ref())) {
             let can: Vec<String> = can.iter().map(u64::to_string).collect();
@@ -101,12 +102,12 @@ impl Reader<'_> {
         }
         Ok(Stated {
             through,
-            sp: sp.iter().map(|sp| *sp.get_ref()).collect(),
+            sp: if sp.is_empty() { base.sp.clone() } else { sp.iter().map(|sp| *sp.get_ref()).collect() },
             clear_flags: anywhere.map(|_| clear),
             pushed: self.pushed(pushed.as_ref(), next)?,
-            holds: self.holds(holds, &facts.abi)?,
+            holds: self.holds(holds, kind, &facts.abi)?,
             thread: self.thread(thread.as_ref(), machine, &facts.abi)?,
-            red_zone: self.red_zone(red_zone.as_ref())?,
+            red_zone: red_zone.as_ref().map_or(Ok(base.red_zone), |n| self.red_zone(Some(n)))?,
             ..base
         })
     }
@@ -226,15 +227,9 @@ impl Reader<'_> {
         let returned = kind.returned_to();
         let mut found = Vec::new();
         for given in all {
-            let (text, bits) = match given.get_ref() {
-                ArgumentIn::Whole(text) => (text, 64),
-                ArgumentIn::Part { value, bits } => (value, *bits),
-            };
             let wrong = |message: String| self.at(given.span().start, message);
-            if !(1..=64).contains(&bits) {
-                return Err(wrong(format!("bits = {bits}; valid: 1 to 64")));
-            }
-            let value = Sum::parse(text, abi).map_err(|e| self.at(given.span().start, e))?;
+            let Argument { value, bits } = self.argument(given, abi)?;
+            let text = given.get_ref().text();
             let frames = value.terms.iter().filter(|(_, root)| *root == Root::Frame).count();
             if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
                 return Err(wrong("frame stands alone, and is for trampolines with a frame".to_owned()));
@@ -255,6 +250,24 @@ impl Reader<'_> {
                 Err(self.at(here, message))
             }
             _ => Ok(Some(found)),
+        }
+    }
+
+    /// A value, and how much of it counts.
+    fn argument(&self, given: &Spanned<ArgumentIn>, abi: &Abi) -> Result<Argument> {
+        let bits = if let ArgumentIn::Part { bits, .. } = given.get_ref() { *bits } else { 64 };
+        if !(1..=64).contains(&bits) {
+            return Err(self.at(given.span().start, format!("bits = {bits}; valid: 1 to 64")));
+        }
+        Ok(Argument { value: self.sum(given.get_ref().text(), given.span().start, abi)?, bits })
+    }
+
+    /// A value that runs determine. They know no symbols.
+    pub(super) fn sum(&self, text: &str, at: usize, abi: &Abi) -> Result<Sum> {
+        let value = Sum::parse(text, abi).map_err(|e| self.at(at, e))?;
+        match value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
+            true => Err(self.at(at, format!("'{text}': a symbol is valid in holds only"))),
+            false => Ok(value),
         }
     }
 
@@ -288,22 +301,36 @@ impl Reader<'_> {
         }
     }
 
-    /// What registers hold in the end.
-    fn gives(&self, gives: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Reg, Sum)>> {
-        let give = |(name, value): (&String, &Spanned<String>)| {
+    /// What registers, and words of boundaries, hold in the end.
+    pub(super) fn gives(
+        &self,
+        gives: &BTreeMap<String, Spanned<ArgumentIn>>,
+        kind: Kind,
+        (facts, machine): (&Facts, &Machine),
+    ) -> Result<Vec<Gives>> {
+        let abi = &facts.abi;
+        let give = |(name, value): (&String, &Spanned<ArgumentIn>)| {
             let wrong = |e: Error| self.at(value.span().start, e);
             let known = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
-            let reg = abi.find(name).ok_or_else(|| wrong(known()))?;
-            let sum = Sum::parse(value.get_ref(), abi).map_err(wrong)?;
-            let told = sum.terms.iter().any(|(_, root)| root.told().is_some());
-            if told { Err(wrong(Error::new("a sled has no ip, op or frame"))) } else { Ok((reg, sum)) }
+            let other = || kind.is_boundary().then(|| given(name, abi, machine)).flatten();
+            let place = abi.find(name).map(Given::Reg).or_else(other).ok_or_else(|| wrong(known()))?;
+            let value = self.argument(value, abi)?;
+            let told = value.value.terms.iter().any(|(_, root)| root.told().is_some());
+            if told {
+                Err(wrong(Error::new("no site has told it ip, op or frame")))
+            } else {
+                Ok(Gives { place, value })
+            }
         };
         gives.iter().map(give).collect()
     }
 
     /// When it calls nothing.
-    fn uncalled(&self, uncalled: &UncalledIn, abi: &Abi) -> Result<Uncalled> {
-        Ok(Uncalled { holds: self.holds(&uncalled.holds, abi)?, gives: self.gives(&uncalled.gives, abi)? })
+    fn uncalled(&self, uncalled: &UncalledIn, kind: Kind, of: (&Facts, &Machine)) -> Result<Uncalled> {
+        Ok(Uncalled {
+            holds: self.holds(&uncalled.holds, kind, &of.0.abi)?,
+            gives: self.gives(&uncalled.gives, kind, of)?,
+        })
     }
 
     /// What it finds in memory.
@@ -338,13 +365,21 @@ impl Reader<'_> {
         }
     }
 
-    /// What registers and words of the stack hold at the site.
-    fn holds(&self, holds: &BTreeMap<String, Spanned<String>>, abi: &Abi) -> Result<Vec<(Held, Sum)>> {
-        holds.iter().map(|(held, value)| self.held(held, value, abi)).collect()
+    /// What registers and words hold at the site, or at the call.
+    pub(super) fn holds(
+        &self,
+        holds: &BTreeMap<String, Spanned<String>>,
+        kind: Kind,
+        abi: &Abi,
+    ) -> Result<Vec<(Held, Sum)>> {
+        let held = |(held, value): (&String, &Spanned<String>)| {
+            if kind.is_boundary() { self.held_by(held, value, abi) } else { self.held(held, value, abi) }
+        };
+        holds.iter().map(held).collect()
     }
 
     /// What something holds at the site.
-    fn held(&self, held: &str, value: &Spanned<String>, abi: &Abi) -> Result<(Held, Sum)> {
+    pub(super) fn held(&self, held: &str, value: &Spanned<String>, abi: &Abi) -> Result<(Held, Sum)> {
         let wrong = |message: String| self.at(value.span().start, message);
         let place = match Term::parse(held, abi).ok().filter(|term| term.add == 0).map(|term| term.root) {
             Some(Root::Reg(reg)) if reg != abi.sp && Some(reg) != abi.link => Held::Reg(reg),
@@ -374,6 +409,9 @@ impl Reader<'_> {
 
     /// The vector registers that any handler must leave to it, by their numbers as bits.
     pub(crate) fn carriers(&self, t: &TrampolineIn, kind: Kind, abi: &Abi) -> u32 {
+        if kind.is_boundary() {
+            return abi.vector_callee_saved.iter().fold(0, |bits, i| bits | 1 << i);
+        }
         let any = t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::Any);
         let returned = kind.traits().keeps == Keeps::Results || kind.returned_to();
         let carriers = if returned { abi.vector_rets } else { abi.vector_args };

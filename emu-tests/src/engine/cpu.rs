@@ -22,6 +22,8 @@ pub(crate) const SPARSE_LIVEPATCH: u64 = 1 << 42;
 pub(crate) const SPARSE_JUMP: u64 = 1 << 43;
 /// What is called in a callback's place returns here, where no trampoline calls it.
 pub(crate) const SPARSE_BACK: u64 = 1 << 44;
+/// A context that a switch goes to goes on here.
+pub(crate) const SPARSE_OTHER: u64 = 1 << 45;
 
 /// Registers of 64 bits that are to be set, by the engine's numbers, with their values: general ones and the flags.
 struct Words {

@@ -6,7 +6,7 @@ use codegen::backend::Backend;
 use codegen::words::error::{Error, Result};
 use link::{Image, PAGE};
 
-use super::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH};
+use super::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, SPARSE_OTHER};
 use super::emulator::Emulator;
 use super::interface::{Cpu, Holds};
 use super::memory::Memory;
@@ -75,5 +75,5 @@ pub(crate) fn map_sparse<D>(uc: &mut Cpu<'_, D>, ret: &[u8]) -> Result<()> {
         put(uc, at, ret)?;
     }
     // No instruction is ever executed there, so none that would count as a return may stand there.
-    [SPARSE_JUMP, SPARSE_BACK].into_iter().try_for_each(|at| uc.map(at, PAGE, Holds::Code))
+    [SPARSE_JUMP, SPARSE_BACK, SPARSE_OTHER].into_iter().try_for_each(|at| uc.map(at, PAGE, Holds::Code))
 }

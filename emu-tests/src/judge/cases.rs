@@ -8,16 +8,19 @@ use codegen::ask::frame::{Content, Stores};
 use codegen::ask::live::{Live, Word};
 use codegen::ask::spec::{Form, Programs};
 use codegen::contract::Contract;
-use codegen::contract::stated::{Held, Next};
+use codegen::contract::stated::{Held, Next, Sum};
 use codegen::words::abi::{Abi, Reg, RegSet};
 use codegen::words::recorder::{Clock, Event, Recorder};
 use codegen::words::term::{EntryState, Root};
+
+use link::Image;
 
 use crate::engine::cpu::{EXIT, STACK_TOP};
 use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::judge::fixture::{Function, LIVEPATCH, fixtures};
 use crate::judge::rig::Rig;
+use crate::run::block::{BLOCK, OTHER_STACK};
 use crate::run::case::{Case, Handler, Initial};
 use crate::run::filter::Filter;
 use crate::run::replay::Source;
@@ -96,8 +99,8 @@ pub(crate) fn cases(rig: &Rig, attach: usize, filter: &Filter) -> Vec<Arc<Case>>
     let fit = |(_, f): &(usize, &Function)| {
         named(f) && fits(&contract, f, rig.registers.abi) && !(stated && comes_back(rig, &contract, f))
     };
-    // A sled is in the middle of any function; two of them have the flags in both states.
-    let most = if contract.kind.is_sled() { 2 } else { usize::MAX };
+    // What is called as it stands is for any function; two of them have the flags in both states.
+    let most = if contract.kind.is_called() { 2 } else { usize::MAX };
     let fitting: Vec<(usize, &Function)> = rig.functions.iter().enumerate().filter(fit).take(most).collect();
     let telling = telling(&fitting, rig.registers.abi);
     // Of what records nothing, one fixture and one stack tell as much of signals as all.
@@ -229,7 +232,7 @@ pub(crate) fn free(programs: &Programs, abi: &Abi) -> RegSet {
 }
 
 /// The registers of a site before it is arranged: nothing else is known there.
-struct AtSite<'a>(&'a Snapshot);
+struct AtSite<'a>(&'a Snapshot, &'a Image);
 
 impl EntryState for AtSite<'_> {
     fn reg(&self, reg: Reg) -> u64 {
@@ -240,8 +243,31 @@ impl EntryState for AtSite<'_> {
         None
     }
 
-    fn other(&self, _: &Root) -> Option<u64> {
-        None
+    fn other(&self, root: &Root) -> Option<u64> {
+        match root {
+            Root::Block => Some(BLOCK),
+            Root::OtherStack => Some(OTHER_STACK),
+            Root::Symbol(name) => self.1.symbol(name).map(|symbol| symbol.address),
+            _ => None,
+        }
+    }
+}
+
+/// Registers and words at a call: what a contract says that they hold, put into what they held before.
+pub(crate) fn arrange<'h>(
+    image: &Image,
+    holds: impl Iterator<Item = &'h (Held, Sum)>,
+    registers: &mut Snapshot,
+    (above, block): (&mut [u8], &mut Vec<(u64, u64)>),
+) {
+    let before = registers.clone();
+    for (held, sum) in holds {
+        let Some(value) = sum.eval(&AtSite(&before, image)) else { continue };
+        match *held {
+            Held::Reg(reg) => registers[reg] = value,
+            Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
+            Held::Block(offset) => block.push((offset, value)),
+        }
     }
 }
 
@@ -274,16 +300,12 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     if case.sret {
         all.gpr[abi.sret.0 as usize] = rig.scratch;
     }
-    let before = all.clone();
     let uncalled = contract.stated.uncalled.iter().filter(|_| case.situation == Situation::Null);
-    for (held, sum) in contract.stated.holds.iter().chain(uncalled.flat_map(|u| &u.holds)) {
-        let Some(value) = sum.eval(&AtSite(&before)) else { continue };
-        match *held {
-            Held::Reg(reg) => all[reg] = value,
-            Held::Word(offset) => above[offset as usize..][..8].copy_from_slice(&value.to_le_bytes()),
-        }
-    }
-    let mut thread = contract.stated.thread.as_ref().and_then(|sum| sum.eval(&AtSite(&before)));
+    let result = case.situation.result().and_then(|n| contract.stated.results.get(n));
+    let holds = contract.stated.holds.iter().chain(uncalled.flat_map(|u| &u.holds));
+    let mut thread = contract.stated.thread.as_ref().and_then(|sum| sum.eval(&AtSite(&all, &rig.image)));
+    let mut block = Vec::new();
+    arrange(&rig.image, holds.chain(result.into_iter().flat_map(|r| &r.holds)), &mut all, (&mut above, &mut block));
     if contract.kind.recorder().is_some() {
         match contract.convention.thread.and_then(|name| abi.find(name)) {
             Some(reg) => all[reg] = POINTER,
@@ -293,7 +315,7 @@ fn initial(rig: &Rig, contract: &Contract, case: &Case) -> Initial {
     if let Some(reg) = contract.scs() {
         all[reg] = scs::POINTER;
     }
-    Initial { registers: all, sp, above, thread }
+    Initial { registers: all, sp, above, thread, block }
 }
 
 /// Bytes of stack arguments that do not count are 0 for a start: what a trampoline makes of them shows nowhere.

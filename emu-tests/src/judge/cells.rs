@@ -136,7 +136,20 @@ pub(crate) fn mark_cells(
         }
         marks.tails.push(tail);
     }
+    mark_system_calls(suite, fixture, image, &mut marks)?;
     Ok(marks)
+}
+
+/// Where stubs call the kernel.
+fn mark_system_calls(suite: &Suite, fixture: &Fixture, image: &Image, marks: &mut Marks) -> Result<()> {
+    let call = suite.backend.machine().system_call.bytes;
+    if !suite.contracts.iter().any(|contract| contract.kind.syscall().is_some()) {
+        return Ok(());
+    }
+    for at in marks.instructions.clone().into_iter().filter(|at| image.bytes(*at, call.len()) == Some(call)) {
+        marks.each(fixture, "code", (at, 1), |c| c.marks.set(Mark::SYSTEM_CALL, true))?;
+    }
+    Ok(())
 }
 
 /// Is this inside a symbol of the first so many objects? Parts of the code in sections of their own have none. What only holds the
@@ -221,7 +234,12 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         Calls::Nothing if contract.kind.recorder().is_some_and(|recorder| recorder.refill) => {
             return Ok(vec![(address(&contract.callee)?, Mark::DIRECT_FUNC)]);
         }
-        Calls::Nothing | Calls::Callback => return Ok(Vec::new()),
+        Calls::Context => {
+            let ends = contract.stated.contexts.iter().filter_map(|c| c.fresh.as_ref()?.ends_in.as_deref());
+            let ends = ends.map(|name| Ok((address(name)?, Mark::EXIT_HANDLER)));
+            return [Ok((address(&contract.callee)?, Mark::DIRECT_FUNC))].into_iter().chain(ends).collect();
+        }
+        Calls::Nothing | Calls::Callback | Calls::Kernel => return Ok(Vec::new()),
     };
     let exit = contract.traced.as_ref().map_or(Ok(0), |traced| address(&traced.exit))?;
     Ok(vec![(address(&contract.callee)?, mark), (exit, Mark::EXIT_HANDLER)])

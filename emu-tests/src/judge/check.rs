@@ -200,7 +200,7 @@ fn judge_cases(
     for cases in all {
         let Some(first) = cases.first() else { continue };
         judge_entered(rig, first, tally)?;
-        let judged = match rig.suite.contracts[first.attach].kind.is_sled() {
+        let judged = match rig.suite.contracts[first.attach].kind.is_called() {
             true => judge_sled(rig, cases, filter, tally)?,
             false => judge_patched(rig, cases, layouts, filter, tally)?,
         };

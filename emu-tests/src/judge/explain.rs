@@ -9,6 +9,7 @@ use codegen::words::error::Result;
 use crate::engine::cpu::EXIT;
 use crate::engine::disasm::Decoded;
 use crate::engine::registers::Snapshot;
+use crate::judge::contexts::run_once;
 use crate::judge::rig::Rig;
 use crate::judge::suite::Naming;
 use crate::judge::tally::Tally;
@@ -155,7 +156,7 @@ pub(crate) fn recorded(rig: &mut Rig, case: &Arc<Case>) -> Result<(Vec<Step>, Ve
     rig.watch()?;
     let trace = rig.trace();
     (trace.recording, trace.checks.writers) = (Some(Vec::new()), Some(BTreeMap::new()));
-    rig.run(case, rig.start(case), &case.initial.registers, true);
+    run_once(rig, case)?;
     if rig.uc.pc() != EXIT {
         rig.reload()?;
     }

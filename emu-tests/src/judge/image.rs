@@ -80,7 +80,8 @@ fn named(contract: &Contract) -> impl Iterator<Item = &str> {
     let programs = contract.programs.iter().map(|program| &*program.symbol);
     let exit = contract.traced.iter().map(|traced| &traced.exit);
     let around = contract.stated.brackets().flatten().flat_map(|bracket| [&bracket.enter, &bracket.exit]);
-    through.chain(exit).chain([&contract.callee]).chain(around).map(String::as_str).chain(programs)
+    let ends = contract.stated.contexts.iter().filter_map(|contexts| contexts.fresh.as_ref()?.ends_in.as_ref());
+    through.chain(exit).chain([&contract.callee]).chain(around).chain(ends).map(String::as_str).chain(programs)
 }
 
 /// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use codegen::arch::patch::{SiteState, Write};
 use codegen::arch::site::{Site, Spot};
 use codegen::ask::spec::{Direct, Kind};
+use codegen::contract::Contract;
+use codegen::contract::stated::{Given, Stated};
 use codegen::words::error::{Error, Result};
 use codegen::words::step::ExitPath;
 use link::{Image, Options};
@@ -34,9 +36,9 @@ use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::run::replay::Replay;
-use crate::run::scs;
 use crate::run::situation::Situation;
 use crate::run::thread::{self, Words};
+use crate::run::{block, scs};
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
 /// carried along shows.
@@ -101,6 +103,38 @@ pub(crate) struct Rig<'s> {
     pub(crate) toward: Option<u64>,
     /// The one function whose site reaches the trampolines; `None` if all do.
     pub(crate) alone: Option<usize>,
+}
+
+/// Map what trampolines find besides the images.
+fn map_memory(uc: &mut Uc, suite: &Suite, ret: &[u8]) -> Result<()> {
+    map_sparse(uc, ret)?;
+    thread::map_for(uc, &suite.contracts)?;
+    block::map_for(uc, &suite.contracts)
+}
+
+/// Where the function of a context that has not run may return to: nobody knows before it is made.
+fn returned_to<'i>(suite: &Suite, image: &'i Image) -> impl Iterator<Item = u64> + use<'i> {
+    let fresh =
+        |contract: &Contract| contract.stated.contexts.as_ref().is_some_and(|contexts| contexts.fresh.is_some());
+    let asked = suite.contracts.iter().any(fresh);
+    let code = image.segments.iter().filter(move |s| asked && s.access == link::Access::Execute);
+    code.flat_map(|s| s.address..s.address + s.bytes.len() as u64)
+}
+
+/// The symbols of memory whose words contracts state.
+fn named_words(suite: &Suite, image: &Image) -> Result<Vec<(String, u64)>> {
+    let of = |contract: &Contract| {
+        let Stated { gives, results, uncalled, .. } = &contract.stated;
+        let all =
+            gives.iter().chain(results.iter().flat_map(|r| &r.gives)).chain(uncalled.iter().flat_map(|u| &u.gives));
+        all.filter_map(|g| if let Given::Symbol(name) = &g.place { Some(name.clone()) } else { None })
+            .collect::<Vec<_>>()
+    };
+    let find = |name: String| match image.symbol(&name) {
+        Some(symbol) => Ok((name, symbol.address)),
+        None => Err(Error::new(format!("the contract states what is at {name}; the objects must refer to that"))),
+    };
+    suite.contracts.iter().flat_map(of).map(find).collect()
 }
 
 /// What the trampolines of a suite are to each other, which every run asks.
@@ -180,8 +214,8 @@ impl<'s> Rig<'s> {
         let marks = mark_cells(setup, linked, &image, traced, &called)?;
         // Where functions return to a trampoline, unwinders look up the address before it.
         let before = marks.ranges.iter().map(|(start, _)| start.wrapping_sub(1));
-        let table =
-            Table::read(&image, registers, suite.convention.orc, before.chain(marks.instructions.iter().copied()))?;
+        let told = before.chain(marks.instructions.iter().copied()).chain(returned_to(suite, &image));
+        let table = Table::read(&image, registers, suite.convention.orc, told)?;
         let slots = suite.slots.iter().map(|s| address(s)).collect::<Result<_>>()?;
         let op = address(OPS)?;
         let mut rng = Rng::new(seed, 2);
@@ -196,13 +230,13 @@ impl<'s> Rig<'s> {
             cells: marks.cells,
             memory: Some(Rc::clone(&memory)),
             clock: Some(address(CLOCK)?),
+            named: named_words(suite, &image)?,
             garbage: garbage.clone(),
             table: Some(Rc::new(table)),
             ..Trace::of(&suite.contracts)
         };
         let mut uc = load_on(suite.backend, images(), &memory, Some(Box::new(trace)))?;
-        map_sparse(&mut *uc, registers.machine.ret)?;
-        thread::map_for(&mut *uc, &suite.contracts)?;
+        map_memory(&mut *uc, suite, registers.machine.ret)?;
         trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
         lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
@@ -445,6 +479,11 @@ impl<'s> Rig<'s> {
         if contract.scs().is_some() {
             scs::prepare(case, &mut *self.uc);
         }
+        if contract.kind.is_boundary() {
+            block::fill(&mut *self.uc, case.seed, &case.initial.block);
+            let [block, _] = block::take(&*self.uc);
+            self.trace().block = block;
+        }
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);
         self.memory.write(sp - BELOW, &self.stack);
@@ -515,7 +554,7 @@ impl<'s> Rig<'s> {
 
     /// Where the run of a case begins.
     pub(crate) fn start(&self, case: &Case) -> u64 {
-        match self.suite.contracts[case.attach].kind.is_sled() {
+        match self.suite.contracts[case.attach].kind.is_called() {
             true => self.ranges[case.attach].0,
             false => self.entry(case),
         }

@@ -212,7 +212,7 @@ impl Question<'_> {
         let Question { suite, tally, filter, trampoline, clause, .. } = *self;
         let contract = &suite.contracts[trampoline];
         let fails = |i: usize| tally.failed[i].iter().any(|n| *n > 0);
-        let own = contract.kind.attaches() || contract.kind.is_sled() || fails(trampoline);
+        let own = contract.kind.attaches() || contract.kind.is_called() || fails(trampoline);
         let cause = (0..suite.contracts.len()).find(|i| tally.cut_off[*i] && fails(*i));
         let cause = cause.filter(|_| filter.judges(clause) && !filter.first_failure && !own)?;
         let decided = tally.decided[trampoline][clause as usize];

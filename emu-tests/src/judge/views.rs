@@ -94,7 +94,7 @@ fn paths(rig: &mut Rig, trampoline: usize, failures: &[&Failure], whole: bool) -
     // A return is hooked by an entry trampoline.
     let attach = match kind.returned_to() {
         true => rig.suite.contracts.iter().position(|c| c.kind.calls_back()).or(Some(trampoline)),
-        false => Some(trampoline).filter(|_| kind.attaches() || kind.is_sled()),
+        false => Some(trampoline).filter(|_| kind.attaches() || kind.is_called()),
     };
     let Some(attach) = attach else { return Ok(Vec::new()) };
     let numbers: BTreeMap<u64, usize> = code(rig, trampoline)?.iter().enumerate().map(|(i, d)| (d.at, i)).collect();

@@ -73,6 +73,8 @@ places! {
     DirectParentIp => "direct:parent_ip", "parent_ip for the direct trampoline";
     DirectEntered => "direct:entered", "direct trampoline entered";
     WayOn => "way-on", "way on";
+    ContextEnds => "context:ends", "the context's function has run, and has returned";
+    Outermost => "unwind:outermost", "unwinders go on behind the function of a context that nothing called";
     ReturnsToTrampoline => "function:returns-to-trampoline", "the function returns to the trampoline";
     BodyReturns => "function:returns-to", "where the function returns to";
     BodyPaired => "function:call", "return address of the function, and its call";

@@ -121,6 +121,8 @@ pub(crate) struct Initial {
     pub(crate) above: Vec<u8>,
     /// The thread pointer.
     pub(crate) thread: Option<u64>,
+    /// Words of the block, by their offsets.
+    pub(crate) block: Vec<(u64, u64)>,
 }
 
 impl Case {

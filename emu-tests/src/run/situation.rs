@@ -71,7 +71,16 @@ pub enum Situation {
     },
     /// The function before each program says that it is not to be called.
     Unentered,
+    /// The boundary's result with this number, from 0, of those that its contract states.
+    Result(u8),
+    /// The context that a switch goes to has not run yet.
+    Fresh,
+    /// It has not, and its function returns.
+    Ended,
 }
+
+/// Results of a boundary that can be told apart.
+pub(crate) const MOST_RESULTS: u8 = 32;
 
 /// The fate of a thread's first record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -100,7 +109,7 @@ pub enum Chosen {
 type Decision = (&'static str, fn(Situation) -> bool);
 
 /// The decisions that make up a name, in the order in which they stand there.
-const DECISIONS: [Decision; 27] = [
+const DECISIONS: [Decision; 29] = [
     ("args", Situation::args),
     ("ip", Situation::ip),
     ("direct", Situation::direct),
@@ -128,10 +137,15 @@ const DECISIONS: [Decision; 27] = [
     ("first", |s| s == Situation::First(First::Made)),
     ("first-dropped", |s| s == Situation::First(First::Dropped)),
     ("first-untraced", |s| s == Situation::First(First::Untraced)),
+    ("fresh", |s| s == Situation::Fresh),
+    ("ended", |s| s == Situation::Ended),
 ];
 
 impl fmt::Display for Situation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(n) = self.result() {
+            return f.pad(&format!("result-{}", n + 1));
+        }
         let on: Vec<&str> = DECISIONS.iter().filter(|(_, on)| on(*self)).map(|(name, _)| *name).collect();
         f.pad(&if on.is_empty() { "plain".to_owned() } else { on.join("+") })
     }
@@ -176,37 +190,42 @@ impl Situation {
             direct: Chosen::Jumped,
             parent: bits & 4 != 0,
         });
-        calls.chain(jumps).chain([
-            Situation::ParentResults,
-            Situation::Rethook { results: false },
-            Situation::Rethook { results: true },
-            Situation::Stub,
-            Situation::StubGraph,
-            Situation::EarlyDirect,
-            Situation::Skip,
-            Situation::SkipLast,
-            Situation::Retired,
-            Situation::Detached { others: false },
-            Situation::Detached { others: true },
-            Situation::Unentered,
-            Situation::Results,
-            Situation::Second,
-            Situation::Null,
-            Situation::Full,
-            Situation::LastSlot,
-            Situation::Refilled,
-            Situation::LastRefilled,
-            Situation::ShadowFull,
-            Situation::LeftBehind,
-            Situation::First(First::Made),
-            Situation::First(First::Dropped),
-            Situation::First(First::Untraced),
-        ])
+        calls
+            .chain(jumps)
+            .chain([
+                Situation::ParentResults,
+                Situation::Rethook { results: false },
+                Situation::Rethook { results: true },
+                Situation::Stub,
+                Situation::StubGraph,
+                Situation::EarlyDirect,
+                Situation::Skip,
+                Situation::SkipLast,
+                Situation::Retired,
+                Situation::Detached { others: false },
+                Situation::Detached { others: true },
+                Situation::Unentered,
+                Situation::Results,
+                Situation::Second,
+                Situation::Null,
+                Situation::Full,
+                Situation::LastSlot,
+                Situation::Refilled,
+                Situation::LastRefilled,
+                Situation::ShadowFull,
+                Situation::LeftBehind,
+                Situation::First(First::Made),
+                Situation::First(First::Dropped),
+                Situation::First(First::Untraced),
+                Situation::Fresh,
+                Situation::Ended,
+            ])
+            .chain((0..MOST_RESULTS).map(Situation::Result))
     }
 
     /// The number of decisions in this situation.
     pub fn decisions(self) -> usize {
-        DECISIONS.iter().filter(|(_, on)| on(self)).count()
+        DECISIONS.iter().filter(|(_, on)| on(self)).count() + usize::from(self.result().is_some())
     }
 
     pub(crate) fn args(self) -> bool {
@@ -231,6 +250,11 @@ impl Situation {
     /// A callback chooses a direct trampoline that the site jumps to.
     pub fn direct_jump(self) -> bool {
         matches!(self, Situation::Calls { direct: Chosen::Jumped, .. })
+    }
+
+    /// The number of the boundary's result, from 0.
+    pub(crate) fn result(self) -> Option<usize> {
+        if let Situation::Result(n) = self { Some(n.into()) } else { None }
     }
 
     pub(crate) fn early(self) -> bool {
@@ -330,6 +354,14 @@ impl Situation {
                 [false, true].map(|results| Situation::Rethook { results }).to_vec()
             }
             (Calls::ExitHandler, ..) => vec![Situation::PARENT, Situation::ParentResults],
+            (Calls::Context, ..) => {
+                let fresh = contract.stated.contexts.as_ref().and_then(|contexts| contexts.fresh.as_ref());
+                let ends = fresh.filter(|fresh| fresh.ends_in.is_some()).map(|_| Situation::Ended);
+                [Situation::PLAIN].into_iter().chain(fresh.map(|_| Situation::Fresh)).chain(ends).collect()
+            }
+            _ if !contract.stated.results.is_empty() => {
+                (0..MOST_RESULTS).take(contract.stated.results.len()).map(Situation::Result).collect()
+            }
             _ if contract.kind.is_callback() => {
                 Situation::every().filter(|s| s.stub() == Some(contract.kind)).collect()
             }
@@ -399,6 +431,7 @@ impl Situation {
             Situation::Second | Situation::Null | Situation::Full | Situation::LastSlot => false,
             Situation::Refilled | Situation::LastRefilled => false,
             Situation::ShadowFull | Situation::LeftBehind | Situation::First(_) => false,
+            Situation::Result(_) | Situation::Fresh | Situation::Ended => false,
         }
     }
 }
@@ -414,7 +447,7 @@ mod tests {
     use super::*;
 
     /// The names are in reports, and people type them: these are all there have been.
-    const NAMES: [&str; 48] = [
+    const NAMES: [&str; 82] = [
         "plain",
         "args",
         "ip",
@@ -463,6 +496,40 @@ mod tests {
         "first",
         "first-dropped",
         "first-untraced",
+        "fresh",
+        "ended",
+        "result-1",
+        "result-2",
+        "result-3",
+        "result-4",
+        "result-5",
+        "result-6",
+        "result-7",
+        "result-8",
+        "result-9",
+        "result-10",
+        "result-11",
+        "result-12",
+        "result-13",
+        "result-14",
+        "result-15",
+        "result-16",
+        "result-17",
+        "result-18",
+        "result-19",
+        "result-20",
+        "result-21",
+        "result-22",
+        "result-23",
+        "result-24",
+        "result-25",
+        "result-26",
+        "result-27",
+        "result-28",
+        "result-29",
+        "result-30",
+        "result-31",
+        "result-32",
     ];
 
     #[test]

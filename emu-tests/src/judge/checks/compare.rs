@@ -7,6 +7,7 @@ use codegen::words::error::{Error, Result};
 
 use crate::engine::cpu::EXIT;
 use crate::engine::registers::Snapshot;
+use crate::judge::contexts::run_once;
 use crate::judge::rig::Rig;
 use crate::judge::tally::Tally;
 use crate::judge::trace::{At, Culprit, Finding};
@@ -103,7 +104,7 @@ pub(crate) fn enabled(rig: &mut Rig, case: &Arc<Case>, expected: &Outcome, tally
 /// with but what was there before.
 pub(crate) fn sled(rig: &mut Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
     rig.prepare(case)?;
-    rig.run(case, rig.start(case), &case.initial.registers, true);
+    run_once(rig, case)?;
     let findings = std::mem::take(&mut rig.trace().checks.findings);
     tally.findings.extend(findings.into_iter().map(|f| (f, case.clone())));
     if !rig.came_back {

@@ -127,7 +127,7 @@ impl Trace {
     }
 
     /// Let the function that is called with this SP return there.
-    fn return_to(&self, here: &mut Here, sp: u64, to: u64) {
+    pub(super) fn return_to(&self, here: &mut Here, sp: u64, to: u64) {
         match here.registers.abi.link {
             Some(link) => here.set(link, to),
             None => {
@@ -137,7 +137,7 @@ impl Trace {
     }
 
     /// A trampoline went to what stands for other code. Returns whether that was to be.
-    fn left_for_stand_in(&mut self, here: &mut Here, meant: bool) -> bool {
+    pub(super) fn left_for_stand_in(&mut self, here: &mut Here, meant: bool) -> bool {
         let (by, from) = (self.state.taken.take(), self.state.region);
         self.state.region = Region::Elsewhere;
         if !self.enabled || !meant || self.state.activations.is_empty() {
@@ -155,7 +155,7 @@ impl Trace {
     }
 
     /// T0 where no site is patched: the trampoline was called.
-    fn at_sled(&mut self, here: &Here, index: usize) {
+    pub(super) fn at_sled(&mut self, here: &Here, index: usize) {
         let Some(contract) = self.contracts.get(index).cloned() else { return };
         self.note_wide(here);
         let entry_sp = here.sp();
@@ -226,7 +226,7 @@ impl Trace {
         self.state.entered |= 1 << index;
         let idle = self.state.trampoline().is_none();
         let kind = self.kind(index);
-        if idle && kind.is_some_and(Kind::is_sled) {
+        if idle && kind.is_some_and(Kind::is_called) {
             self.at_sled(here, index);
             return;
         }
@@ -354,6 +354,7 @@ impl Trace {
             return;
         }
         self.checks.way = Some(ExitPath::Function);
+        self.come_back();
         let Some(a) = self.state.activations.last() else { return };
         let (resume, returns_to, sp, redirected) = (a.resume, a.returns_to, a.sp, a.redirected);
         let (calls, dispatched, hooked) = (a.calls, a.dispatched, a.returns_to != a.parent);
@@ -361,7 +362,10 @@ impl Trace {
         let p9 = self.at(Clause::P9, here.pc);
         self.check(p9, Place::Pc, resume, here.came_by);
         self.check(p9.of(Clause::P7), Place::Sp, sp, sp_now);
-        self.check(p9, Place::ReturnAddress, returns_to, here.parent(sp_now));
+        // A C function that has returned may have left anything in the link register.
+        if !self.kind(self.trampoline()).is_some_and(Kind::is_boundary) {
+            self.check(p9, Place::ReturnAddress, returns_to, here.parent(sp_now));
+        }
         if redirected || hooked {
             self.check(p9.of(Clause::P11), Place::WayOn, resume, here.came_by);
         }
@@ -398,6 +402,9 @@ impl Trace {
         let called_back = if called_back { stated(self.case.attach).map_or(0, |s| s.calls) } else { 0 };
         if let Some(contract) = self.contract().filter(|c| c.kind.programs().is_some()) {
             return called_back + self.due(&contract, false).count() as u64;
+        }
+        if self.contract().is_some_and(|c| matches!(c.kind.traits().calls, Calls::Kernel | Calls::Context)) {
+            return 1;
         }
         if self.contract().is_some_and(|contract| contract.kind.recorder().is_some()) {
             // The routine that makes room is called where there is none.

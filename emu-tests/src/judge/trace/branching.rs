@@ -91,6 +91,10 @@ impl Trace {
     pub(super) fn check_returns(&mut self, pc: u64, way: ExitPath) {
         let p14 = self.at(Clause::P14, pc);
         let Some(contract) = self.contract() else { return };
+        if contract.stated.contexts.is_some() {
+            // Each context's returns are of its own calls.
+            return;
+        }
         let moved = self.state.activations.last().is_some_and(|a| a.redirected);
         let returns = &self.state.returns;
         let [left, alone, astray] = [returns.unreturned(), returns.unpaired(), returns.mispredicted()];

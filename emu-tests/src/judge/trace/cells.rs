@@ -47,6 +47,8 @@ impl Mark {
     pub const PROGRAM: Mark = Mark(32);
     /// A function that is called before or after others.
     pub const AROUND: Mark = Mark(64);
+    /// An instruction by which a stub calls the kernel.
+    pub const SYSTEM_CALL: Mark = Mark(128);
     /// Where C begins that trampolines call.
     pub const CALLED: Mark = Mark(Mark::CALLBACK.0 | Mark::EXIT_HANDLER.0 | Mark::DIRECT_FUNC.0);
 

@@ -1,5 +1,6 @@
 //! The state of the CPU at one moment, against that at another.
 
+use codegen::ask::kind::Kind;
 use codegen::ask::live::Live;
 use codegen::words::abi::RegSet;
 
@@ -115,7 +116,11 @@ impl Trace {
         }
         self.state.untouched = false;
         for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
-            self.check_vector(here, p6.of(kept.clause), i, expect, now);
+            if self.kind(self.trampoline()).is_some_and(Kind::is_boundary) {
+                self.check_low(here, p6.of(kept.clause), i, expect, now);
+            } else {
+                self.check_vector(here, p6.of(kept.clause), i, expect, now);
+            }
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
         if !general && lost.any(|i| (vectors_kept | vectors_lost) >> i & 1 == 0 && expect.vectors[i] != now.vectors[i])
@@ -153,6 +158,22 @@ impl Trace {
     fn check_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
         let name = here.registers.machine.vectors[i].name;
         self.checks.check_by(at, Place::Reg { name }, Culprit::Vector(i), expect.vectors[i], now.vectors[i]);
+    }
+
+    /// The vector registers that C keeps.
+    pub(super) fn compare_callee_saved(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot) {
+        let p5 = self.at(Clause::P5, here.pc);
+        for &vector in here.registers.abi.vector_callee_saved {
+            self.check_low(here, p5, vector.into(), expect, now);
+        }
+    }
+
+    /// Of a vector register that C keeps, the low 8 bytes count.
+    fn check_low(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
+        let mut as_kept = now.vectors[i];
+        as_kept[8..].copy_from_slice(&expect.vectors[i][8..]);
+        let name = here.registers.machine.vectors[i].name;
+        self.checks.check_by(at, Place::Reg { name }, Culprit::Vector(i), expect.vectors[i], as_kept);
     }
 
     /// A callee of the traced function's own prototype finds all that the function finds.

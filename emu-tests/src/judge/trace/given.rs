@@ -5,7 +5,9 @@ use codegen::ask::live::Word;
 use codegen::ask::spec::{Kind, Programs};
 use codegen::contract::Contract;
 use codegen::contract::demand::{Holds, Moment, Spot};
+use codegen::contract::stated::{Argument, Given, Gives};
 use codegen::words::abi::{Abi, Reg};
+use codegen::words::intern::intern;
 use codegen::words::program::{Attach, called};
 use codegen::words::step::Value;
 use codegen::words::term::{EntryState, Root, Term};
@@ -15,6 +17,7 @@ use super::{Culprit, Here, Places, Trace};
 use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::{Place, Slot};
+use crate::run::block::{BLOCK, OTHER_STACK};
 use crate::run::raw::address_of;
 use crate::run::situation::Situation;
 
@@ -75,19 +78,26 @@ pub(super) struct Known {
 }
 
 /// What the site says that no register tells; `None` for what it does not say.
-struct Told {
+#[derive(Default)]
+pub(super) struct Told {
     pc: u64,
     ip: Option<u64>,
     op: Option<u64>,
     parent: Option<u64>,
-    result: Option<u64>,
+    pub result: Option<u64>,
+    /// The words that the callee stored.
+    pub stored: Vec<u64>,
+    /// The registers as the callee left them.
+    pub left: Option<Snapshot>,
+    /// The block as it was at the call; empty where it is wanted as it is.
+    pub block: Vec<u8>,
 }
 
 /// The machine as the trampoline found it, for the terms of its contract.
-struct Entry<'a, 'h, 'u> {
-    here: &'a Here<'h, 'u>,
-    expect: &'a Snapshot,
-    told: Told,
+pub(super) struct Entry<'a, 'h, 'u> {
+    pub here: &'a Here<'h, 'u>,
+    pub expect: &'a Snapshot,
+    pub told: Told,
 }
 
 impl EntryState for Entry<'_, '_, '_> {
@@ -96,7 +106,9 @@ impl EntryState for Entry<'_, '_, '_> {
     }
 
     fn word(&self, at: u64) -> Option<u64> {
-        Some(self.here.word(at))
+        let known =
+            usize::try_from(at.wrapping_sub(BLOCK)).ok().and_then(|from| self.told.block.get(from..)?.first_chunk());
+        Some(known.map_or_else(|| self.here.word(at), |word| u64::from_le_bytes(*word)))
     }
 
     fn other(&self, root: &Root) -> Option<u64> {
@@ -106,6 +118,10 @@ impl EntryState for Entry<'_, '_, '_> {
             Root::Op => self.told.op,
             Root::ParentIp => self.told.parent,
             Root::Result => self.told.result,
+            Root::Left(1, reg) => self.told.left.as_ref().map(|left| left[*reg]),
+            Root::Block => Some(BLOCK),
+            Root::OtherStack => Some(OTHER_STACK),
+            Root::StoredWord(n) => self.told.stored.get(usize::from(*n).checked_sub(1)?).copied(),
             _ => None,
         }
     }
@@ -149,6 +165,7 @@ impl<'a> Traced<'a> {
             Root::ParentIp => self.parent,
             Root::Op => self.op,
             Root::Symbol(_) => self.own,
+            Root::Vector(n) => low(self.registers, *n),
             _ => return None,
         };
         Some(root.wrapping_add_signed(term.add))
@@ -261,6 +278,9 @@ impl Trace {
             if let Some(live) = direct.live {
                 t.check_passed(here, live, &a.expect, a.sp);
             }
+            if let Some(n) = contract.position(Value::Fregs).filter(|_| contract.kind == Kind::Closure) {
+                t.check_frame(here, contract, ENTRY, (here.arg(n), 0), &state);
+            }
         });
     }
 
@@ -273,7 +293,8 @@ impl Trace {
         };
         let p10 = self.at(Clause::P10, here.pc);
         let abi = here.registers.abi;
-        let told = Told { pc, ip: Some(here.ip(pc)), op: Some(self.places.op), parent: Some(parent), result: None };
+        let (ip, op) = (Some(here.ip(pc)), Some(self.places.op));
+        let told = Told { pc, ip, op, parent: Some(parent), ..Told::default() };
         let entry = Entry { here, expect, told };
         for (n, (argument, &reg)) in contract.stated.arguments.iter().flatten().zip(abi.args).enumerate() {
             // What profiles tell is checked with what they say of it; where the frame lies, by what is in it.
@@ -294,13 +315,65 @@ impl Trace {
         let stated = &contract.stated;
         let uncalled = stated.uncalled.as_ref().filter(|_| self.case.situation == Situation::Null);
         let p11 = self.at(Clause::P11, here.pc);
-        let told = Told { pc: a.pc, ip: None, op: None, parent: None, result: Some(a.result) };
+        let (stored, left, block) = (self.state.stored.clone(), self.state.left.clone(), self.block.clone());
+        let told = Told { pc: a.pc, result: Some(a.result), stored, left, block, ..Told::default() };
         let entry = Entry { here, expect: &a.expect, told };
-        for (reg, sum) in uncalled.map_or(&stated.gives, |u| &u.gives) {
-            let want = sum.eval(&entry).unwrap_or_default();
-            let place = Place::Result { name: here.registers.abi.name(*reg) };
-            self.checks.check_by(p11, place, Culprit::Register(*reg), want, here.get(*reg));
+        let result = self.case.situation.result().and_then(|n| stated.results.get(n));
+        let all = uncalled.map_or(&stated.gives, |u| &u.gives).iter().chain(result.into_iter().flat_map(|r| &r.gives));
+        for Gives { place, value: Argument { value, bits } } in all {
+            let mask = u64::MAX >> 64_u32.saturating_sub(*bits).min(63);
+            let want = value.eval(&entry).unwrap_or_default() & mask;
+            let (name, by, found) = self.found(&entry, place);
+            self.checks.check_by(p11, Place::Result { name }, by, want, found & mask);
         }
+    }
+
+    /// A place whose value a contract states: its name, who is asked for it, and what is there.
+    fn found(&self, entry: &Entry, place: &Given) -> (&'static str, Culprit, u64) {
+        let (here, abi) = (entry.here, entry.here.registers.abi);
+        let word = |at: u64, name: &str| (intern(name), Culprit::Memory(at), here.word(at));
+        match place {
+            Given::Reg(reg) => (abi.name(*reg), Culprit::Register(*reg), here.get(*reg)),
+            Given::Vector(n) => {
+                let name = here.registers.machine.vectors.get(usize::from(*n)).map_or("", |vector| vector.name);
+                (name, Culprit::Unknown, low(&here.snapshot(), *n))
+            }
+            Given::Word(at) => word(at.eval(entry).unwrap_or_default(), &format!("[{:#}]", at.show(abi))),
+            Given::Symbol(symbol) => {
+                let at = self.named.iter().find(|(name, _)| name == symbol).map_or(0, |(_, at)| *at);
+                word(at, &format!("[&{symbol}]"))
+            }
+        }
+    }
+
+    /// The demands of a call that are about registers, as the trampoline found them.
+    pub(super) fn check_demanded(&mut self, here: &Here) {
+        self.beside_site(|t, a| {
+            let state = Traced::at(a, here, &t.places);
+            let (abi, p10) = (here.registers.abi, t.at(Clause::P10, here.pc));
+            for demand in t.demanded().iter().filter(|demand| demand.moment == ENTRY) {
+                let (Spot::Reg(reg), Holds::Is(term)) = (demand.spot, &demand.holds) else { continue };
+                if let Some(want) = state.eval(term, abi) {
+                    let place = Place::Given { name: abi.name(reg) };
+                    t.checks.check_by(p10, place, Culprit::Register(reg), want, here.get(reg));
+                }
+            }
+        });
+    }
+
+    /// Places with stated values where the callee begins, or another context goes on.
+    pub(super) fn check_passes(&mut self, here: &Here, passes: &[Gives]) {
+        self.beside_site(|t, a| {
+            let told = Told { pc: a.pc, block: t.block.clone(), ..Told::default() };
+            let entry = Entry { here, expect: &a.expect, told };
+            let p10 = t.at(Clause::P10, here.pc);
+            for Gives { place, value: Argument { value, bits } } in passes {
+                let mask = u64::MAX >> 64_u32.saturating_sub(*bits).min(63);
+                let want = value.eval(&entry).unwrap_or_default() & mask;
+                let (name, by, found) = t.found(&entry, place);
+                t.checks.check_by(p10, Place::Given { name }, by, want, found & mask);
+            }
+        });
     }
 
     /// The programs that are called before the function, or `after` it, but for those that are detached: the number of the call
@@ -390,6 +463,12 @@ impl Trace {
             self.checks.check_by(p10.of(Clause::P12), Place::ReturnStandIn, by, self.places.exit, here.word(taken));
         }
     }
+}
+
+/// The low 8 bytes of a vector register.
+fn low(registers: &Snapshot, n: u8) -> u64 {
+    let vector = registers.vectors.get(usize::from(n)).and_then(|vector| vector.first_chunk());
+    vector.map_or(0, |low| u64::from_le_bytes(*low))
 }
 
 fn at_offset(context: u64, offset: i32) -> u64 {

@@ -5,6 +5,7 @@
 
 mod around;
 mod boundaries;
+mod boundary;
 mod branching;
 mod cells;
 mod compare;
@@ -35,9 +36,10 @@ pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
 pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
 pub(crate) use memory::accessed;
+pub(crate) use state::Suspended;
 use state::{Activation, State};
 
-use crate::engine::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, words};
+use crate::engine::cpu::{EXIT, SPARSE_BACK, SPARSE_DIRECT, SPARSE_JUMP, SPARSE_LIVEPATCH, SPARSE_OTHER, words};
 use crate::engine::flow::Taken;
 use crate::engine::interface::{Cpu, Late};
 use crate::engine::memory::Memory;
@@ -110,6 +112,10 @@ pub(crate) struct Trace {
     pub loaded: Option<u64>,
     /// Where the variable with the time is.
     pub clock: Option<u64>,
+    /// Symbols of memory whose words contracts state, with their addresses.
+    pub named: Vec<(String, u64)>,
+    /// The block as it is when the run begins.
+    pub block: Vec<u8>,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
     /// Room for the frame of a callback.
@@ -362,6 +368,10 @@ impl Trace {
             return;
         }
         self.went_on();
+        if self.state.ended {
+            self.state.activations.clear();
+            self.state.go_on();
+        }
         if self.state.trampoline().is_some() {
             let here = &mut Here { uc, registers, site, pc: EXIT, came_by: EXIT, memory: self.memory.clone() };
             let (by, from) = (self.state.taken.take(), self.state.region);
@@ -441,6 +451,7 @@ fn look(uc: &mut Uc, pc: u64) {
             SPARSE_DIRECT | SPARSE_LIVEPATCH => go_through(uc, pc),
             SPARSE_JUMP => stand_in(uc, pc, Trace::direct_jump),
             SPARSE_BACK => stand_in(uc, pc, Trace::stub_returned),
+            SPARSE_OTHER => stand_in(uc, pc, Trace::other_goes_on),
             _ => {}
         }
         return;
@@ -555,6 +566,7 @@ impl Trace {
             return;
         }
         let moved = arrival.to != arrival.from;
+        let index = if arrival.marks.has(Mark::ENTRY) { index } else { self.shared_with(index) };
         if self.state.exiting().is_some() && here.pc == self.places.exit {
             // A tail call was hooked too: its parent is the exit trampoline once more.
             self.parent_resumed(here);
@@ -577,6 +589,12 @@ impl Trace {
         }
     }
 
+    /// The trampoline whose code this is: a boundary at work may go on in the middle of another one.
+    fn shared_with(&self, index: usize) -> usize {
+        let working = self.state.trampoline();
+        working.filter(|at_work| self.kind(*at_work).is_some_and(Kind::is_boundary)).unwrap_or(index)
+    }
+
     /// A trampoline called what begins here.
     fn called(&mut self, here: &mut Here, marks: Mark) {
         if marks.has(Mark::PROGRAM)
@@ -587,6 +605,14 @@ impl Trace {
         }
         if marks.has(Mark::AROUND) {
             self.around(here);
+            return;
+        }
+        if marks.has(Mark::SYSTEM_CALL) {
+            self.system_call(here);
+            return;
+        }
+        if marks.has(Mark::CALLED) && self.kind(self.trampoline()) == Some(Kind::Switch) {
+            self.fresh_context(here, marks);
             return;
         }
         match marks.only(Mark::CALLED) {

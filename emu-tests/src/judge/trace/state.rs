@@ -127,6 +127,15 @@ pub(crate) struct Around {
     pub left: u64,
 }
 
+/// A context that a switch goes to, as it was left, or one that has not run.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspended {
+    /// What the registers held when it switched; nothing of one that has not run.
+    pub left: Option<Snapshot>,
+    /// What registers hold when it switches back, besides the one that names the other context.
+    pub holds: Vec<(Reg, u64)>,
+}
+
 /// The end of an indirect branch, where an engine enforces pads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
@@ -194,6 +203,16 @@ pub(crate) struct State {
     pub moved: Vec<(Reg, u64)>,
     /// The program around which functions are called now.
     pub begun: Option<Begun>,
+    /// The words that the callee of a boundary stored.
+    pub stored: Vec<u64>,
+    /// The registers as the callee of a boundary left them.
+    pub left: Option<Snapshot>,
+    /// The context that a switch goes to.
+    pub other: Option<Suspended>,
+    /// The call of a switch by the context that is the case's own, while another one runs.
+    pub switched: Option<Activation>,
+    /// A context's function has returned, and what is called then was called.
+    pub ended: bool,
 }
 
 impl State {
@@ -232,7 +251,14 @@ impl State {
             wide,
             moved,
             begun,
+            stored,
+            left: as_left,
+            other,
+            switched,
+            ended,
         } = self;
+        stored.clear();
+        (*as_left, *other, *switched, *ended) = (None, None, None, false);
         sites_from.clear();
         open.clear();
         moved.clear();

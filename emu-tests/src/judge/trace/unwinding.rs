@@ -6,7 +6,7 @@ use codegen::ask::frame::Content;
 use codegen::ask::kind::Kind;
 use codegen::contract::Contract;
 use codegen::contract::stated::Next;
-use codegen::words::abi::Reg;
+use codegen::words::abi::{Reg, RegSet};
 use codegen::words::step::Value;
 
 use super::{At, Here, Trace};
@@ -14,6 +14,7 @@ use crate::engine::registers::Snapshot;
 use crate::engine::unwind::Rule;
 use crate::report::Clause;
 use crate::report::place::Place;
+use crate::run::block::is_other_stack;
 
 impl Trace {
     /// Before each instruction of the trampoline that is at work.
@@ -29,6 +30,12 @@ impl Trace {
         let to_parent =
             self.calls_body() || self.jumped_to() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
+        if self.contract().is_some_and(|c| c.stated.contexts.is_some())
+            && entering.is_some_and(|a| is_other_stack(a.sp) != is_other_stack(here.sp()))
+        {
+            // Half of one context and half of another is nobody's frame.
+            return;
+        }
         let (expect, sp, parent): (&Snapshot, _, _) = match (exiting, entering) {
             (Some(e), _) => (&e.expect, e.sp, e.parent),
             // Where the site did not call, its function's return address lies between SP and CFA.
@@ -40,7 +47,9 @@ impl Trace {
         };
         let at_site = exiting.is_none() && !to_parent;
         let scs = self.contract().and_then(|contract| contract.scs());
-        let saved = row.tells.iter().chain(scs).filter(|&r| Some(r) != abi.link);
+        // What a boundary lets go of, nobody looks for.
+        let open = self.contract().filter(|c| c.kind.is_boundary()).map_or(RegSet::EMPTY, |c| c.clobbered);
+        let saved = row.tells.minus(open).iter().chain(scs).filter(|&r| Some(r) != abi.link);
         let columns: Vec<(Reg, u64, u64)> = saved.map(|r| (r, expect[r], value(row.rule(r)))).collect();
         let mut returns = Vec::new();
         if let (true, Some(rule)) = (to_parent, row.returns) {

@@ -15,6 +15,7 @@ use super::given::{Known, ProgramCall, frame, shown};
 use super::state::{Activation, Exiting, Hooked, Moment};
 use super::{Here, Mark, Trace};
 use crate::engine::cpu::{EXIT, SPARSE_JUMP};
+use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
 use crate::report::Clause;
 use crate::report::place::Place;
@@ -153,10 +154,14 @@ impl Trace {
             a.calls += 1;
         }
         self.check_direct_func(here, &contract);
+        self.check_passes(here, &contract.stated.passes);
+        let given = if contract.kind.is_boundary() { here.snapshot() } else { Snapshot::default() };
         self.poison(here, 50 + u64::from(self.state.callbacks));
         if contract.stated.next == Next::Result {
             here.set(here.registers.abi.rets[0], EXIT);
         }
+        self.leave_stated(here, &contract, &given);
+        self.state.left = contract.kind.is_boundary().then(|| here.snapshot());
         let result = here.get(here.registers.abi.rets[0]);
         if let Some(a) = self.state.activations.last_mut() {
             a.result = result;
@@ -408,9 +413,10 @@ impl Trace {
         let general = self.contract().is_some_and(|c| c.stated.general_handlers);
         if self.case.handler == Handler::Any && !general {
             let now = here.snapshot().vectors;
+            let alien = self.contract().is_some_and(|c| c.stated.callee_keeps.is_some());
             for (i, now) in now.iter().enumerate().take(registers.machine.vectors.len()) {
                 let mut value = rng.vector();
-                if registers.abi.vector_callee_saved.contains(&(i as u8)) {
+                if registers.abi.vector_callee_saved.contains(&(i as u8)) && !alien {
                     // C keeps their low halves.
                     value[..8].copy_from_slice(&now[..8]);
                 }
