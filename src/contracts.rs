@@ -113,5 +113,17 @@ contracts!(
     "glibc-2.36-arm64",
     "glibc-2.36-riscv64",
     "glibc-2.36-tlsdesc-x86_64",
-    "glibc-2.36-tlsdesc-arm64"
+    "glibc-2.36-tlsdesc-arm64",
+    "libffi-3.4-x86_64",
+    "libffi-3.4-arm64",
+    "libffi-3.4-riscv64",
+    "ocaml-5.3-x86_64",
+    "ocaml-5.3-arm64",
+    "ocaml-5.3-riscv64",
+    "klibc-2.0.14-x86_64",
+    "klibc-2.0.14-arm64",
+    "klibc-2.0.14-riscv64",
+    "boost-context-1.83-x86_64",
+    "boost-context-1.83-arm64",
+    "boost-context-1.83-riscv64"
 );

@@ -48,6 +48,8 @@ struct Package {
     arch: String,
     /// Its name.
     package: String,
+    /// The suite of Debian's archive that has it; without it, the host's.
+    suite: Option<String>,
     /// What is taken.
     #[serde(flatten)]
     part: Part,
@@ -120,7 +122,11 @@ fn take(package: &Package, cache: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(wanted);
     }
     eprintln!("taking {} out of {}", package.contract, package.package);
-    let apt = Apt::new(&cache.join("apt").join(&package.arch), &Archive::Host, Some(&package.arch))?;
+    let (lists, archive) = match &package.suite {
+        Some(suite) => (format!("{suite}-{}", package.arch), Archive::Suite(suite)),
+        None => (package.arch.clone(), Archive::Host),
+    };
+    let apt = Apt::new(&cache.join("apt").join(lists), &archive, Some(&package.arch))?;
     let part = cache.join(format!("{}.part", package.contract));
     apt.unpack(std::slice::from_ref(&package.package), &part)?;
     fs::create_dir_all(&objects).map_err(|e| Failure::at(&objects, e, "make room for the cache"))?;
