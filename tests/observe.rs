@@ -11,7 +11,7 @@ use codegen::words::abi::Loc;
 use codegen::words::step::ExitPath;
 use codegen::words::term::{Root, Term};
 use common::{Bench, arches, tools_of};
-use emu_tests::{Call, Observed, Offset, Value, Way};
+use emu_tests::{Call, Foreign, Observed, Offset, Value, Way};
 use link::Input;
 
 /// A term of a demand, as the observer says it: it finds what was at the entry in the places of pc and parent_ip. `None` for what it has another word for.
@@ -133,6 +133,40 @@ fn what_is_observed_meets_the_demands() {
 fn of_suite(backend: &'static dyn Backend, suite: &emu_tests::Suite, contract: &Contract) -> Observed {
     let (name, bytes) = &suite.objects[0];
     emu_tests::observe(&Input { name, bytes }, Some(&contract.name), &[backend], None).unwrap()
+}
+
+/// Stubs that make the system call 63 with three arguments, and what makes it the call 62.
+const STUBS: [(&str, &str, (&str, &str)); 3] = [
+    ("x86_64", "mov $63, %eax\n syscall\n ret", ("$63", "$62")),
+    ("arm64", "mov x8, #63\n svc #0\n ret", ("#63", "#62")),
+    ("riscv64", "li a7, 63\n ecall\n ret", ("63", "62")),
+];
+
+/// A system call is a call of `&kernel`, whose arguments are where the kernel wants them.
+#[test]
+fn what_is_observed_of_a_system_call_meets_its_demands() {
+    for (arch, code, (right, wrong)) in STUBS {
+        let contract = format!(
+            "arch = \"{arch}\"\nprofile = \"bare\"\nabout = \"a stub\"\n\n[[trampoline]]\nsymbol = \"my_read\"\nkind = \"syscall\"\n\
+             number = 63\nargs = 3\nstack-align = 16\n"
+        );
+        let found = |code: &str| {
+            let bench = Bench::new();
+            let text =
+                format!(".globl my_read\n.type my_read, %function\nmy_read:\n {code}\n.size my_read, . - my_read\n");
+            let bytes = std::fs::read(bench.path(&assemble(&bench, arch, "stub", &text))).unwrap();
+            let profile = tool::profile("bare").unwrap();
+            let foreign = Foreign::new("stub.toml", &contract, vec![("stub.o".to_owned(), bytes)], profile);
+            let suites = emu_tests::foreign_suites(&foreign, tool::BACKENDS).unwrap();
+            let observed = of_suite(suites[0].backend, &suites[0], &suites[0].contracts[0]);
+            assert!(observed.path.iter().all(|way| way.call.len() == 1), "{arch}");
+            unmet(&observed, &suites[0].contracts[0])
+        };
+        let (unmet, seen) = found(code);
+        assert!(unmet.is_empty() && seen > 3, "{arch}: {seen}, {unmet:?}");
+        let (unmet, _) = found(&code.replace(right, wrong));
+        assert!(unmet.iter().any(|what| what.starts_with("call1.")), "{arch}: {unmet:?}");
+    }
 }
 
 /// A bench with the objects of `tests/observe/ARCH`.

@@ -249,7 +249,9 @@ impl fmt::Display for Claim {
             }
             Kind::C4 | Kind::C5 => write!(f, "The unwind table has {got} for {place}, which is {want}"),
             Kind::C6 => write!(f, "It calls {callee}, and no row of the unwind table covers the call"),
-            Kind::C7 => write!(f, "It reads {got}, {want} bytes below SP, where a signal handler may have written"),
+            Kind::C7 => {
+                write!(f, "It reads {got}, which lay {want} bytes below SP, where a signal handler may have written")
+            }
             Kind::C8 if self.offset.is_some() && got.starts_with('+') => {
                 write!(f, "It branches to {got}, where {want} is missing that the object's note promises")
             }

@@ -120,6 +120,8 @@ pub(super) struct Look {
     /// Behind the last of them, in all runs: what lies before that are arguments too, which are the function's to change.
     behind_arguments: u64,
     below: FxHashSet<u64>,
+    /// Words that were below SP when they were written, and that SP has not left behind since, with the bytes from there to SP.
+    early: FxHashMap<u64, u64>,
     /// Words that the last instruction wrote below SP.
     pending: Vec<u64>,
     /// Words that the last instruction wrote.
@@ -183,6 +185,7 @@ impl Look {
             arguments: FxHashSet::default(),
             behind_arguments: 0,
             below: FxHashSet::default(),
+            early: FxHashMap::default(),
             pending: Vec::new(),
             stored: Vec::new(),
             saved: FxHashMap::default(),
@@ -205,6 +208,7 @@ impl Look {
         self.written_above.clear();
         self.arguments.clear();
         self.below.clear();
+        self.early.clear();
         self.ways.insert(number, Vec::new());
         self.pending.clear();
         self.stored.clear();
@@ -324,11 +328,15 @@ impl Look {
         self.now = now.clone();
         let now = self.sp();
         let limit = now.wrapping_sub(zone);
-        self.below.extend(self.pending.drain(..).filter(|at| *at < limit));
+        for word in self.pending.drain(..).filter(|at| *at < limit) {
+            self.below.insert(word);
+            self.early.insert(word, now.wrapping_sub(word));
+        }
         if old < now && now - old < 0x1_0000 {
             let from = old.wrapping_sub(zone) & !7;
             let left = (from..limit & !7).step_by(8).filter(|at| self.written.contains(at));
             self.below.extend(left);
+            self.early.retain(|word, _| *word >= limit);
             self.slots.retain(|word, _| *word >= limit);
         }
     }
@@ -439,6 +447,13 @@ impl Look {
         }
     }
 
+    /// How far below SP a word lay or lies whose value a signal may have changed.
+    fn was_below(&self, word: u64) -> Option<u64> {
+        let lies = self.below.contains(&word) && word < self.sp();
+        let off = lies.then(|| self.sp().wrapping_sub(word));
+        off.or_else(|| self.early.get(&word).copied())
+    }
+
     /// The instruction that runs accesses the stack.
     pub fn accessed(&mut self, Access { at, is_write, bytes }: Access) {
         let limit = self.sp().wrapping_sub(self.registers.machine.red_zone);
@@ -459,6 +474,7 @@ impl Look {
                 self.spoiled.extend(self.slots.remove(&word).map(|reg| (self.number, reg)));
                 self.written.insert(word);
                 self.below.remove(&word);
+                self.early.remove(&word);
                 if word < limit {
                     self.pending.push(word);
                 }
@@ -467,9 +483,8 @@ impl Look {
                     self.above.entry(self.last).or_insert(above);
                     self.written_above.entry(self.last).or_insert(above);
                 }
-            } else if self.below.contains(&word) && word < self.sp() && is_own {
-                let dead = Foreign { number: self.number, word, off: self.sp().wrapping_sub(word) };
-                self.dead.entry(self.last).or_insert(dead);
+            } else if let Some(off) = self.was_below(word).filter(|_| is_own) {
+                self.dead.entry(self.last).or_insert(Foreign { number: self.number, word, off });
             } else if word >= frame {
                 self.arguments.insert(word);
                 self.behind_arguments = self.behind_arguments.max(word + 8 - frame);

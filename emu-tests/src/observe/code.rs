@@ -35,6 +35,8 @@ pub(super) struct Code {
     /// What stands for a return.
     pub thunk: Option<Range<u64>>,
     pub branches: FxHashMap<u64, Taken>,
+    /// Instructions by which programs call the kernel.
+    pub system_calls: FxHashSet<u64>,
     /// Instructions that access memory by SP, where the hardware wants it aligned.
     pub by_sp: FxHashSet<u64>,
     /// Instructions that may change vector state that the engine does not have.
@@ -106,7 +108,10 @@ impl Code {
         let addresses = std::iter::once(start.wrapping_sub(1)).chain(lines.iter().map(|l| l.at));
         let table = Table::read(image, registers, orc, addresses)?;
         let table = Some(table).filter(|table| lines.iter().any(|l| table.row(l.at).is_some()));
-        Ok(Code { start, size, ranges, thunk, branches, by_sp, wide, shadow, uses_vectors, table, lines })
+        let call = machine.system_call.bytes;
+        let calls = |at: &u64| !call.is_empty() && image.bytes(*at, call.len()) == Some(call);
+        let system_calls = all.iter().map(|line| line.at).filter(calls).collect();
+        Ok(Code { start, size, ranges, thunk, branches, system_calls, by_sp, wide, shadow, uses_vectors, table, lines })
     }
 }
 

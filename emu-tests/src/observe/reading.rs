@@ -9,6 +9,7 @@ use super::case::Case;
 use super::code::Taken;
 use super::observed::{By, Call, Caller, End, Leave, Line, Link, Shows, Unwound, Vectors, Way};
 use super::run::{self, Seen, SeenCall, SeenUnwind, Subject};
+use super::tokens::KERNEL;
 use super::value::{Offset, Place, Value};
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP};
 use crate::engine::disasm::Decoded;
@@ -100,7 +101,12 @@ impl Reader<'_> {
         let live = if callee.is_behind() { live(abi).union(abi.callee_saved) } else { RegSet::EMPTY };
         let live = live.minus(RegSet::of(&[abi.fp, abi.sp])).iter();
         let other = |reg: &Reg| call.registers[*reg] != seen.before[*reg];
-        let argument = abi.args.iter().copied().chain(live).filter(other);
+        let of_kernel = std::iter::once(&abi.syscall.number).chain(abi.syscall.args);
+        let arguments: Vec<Reg> = match call.to {
+            KERNEL => of_kernel.copied().collect(),
+            _ => abi.args.iter().copied().chain(live).collect(),
+        };
+        let argument = arguments.into_iter().filter(other);
         let words = call.words.iter().take((frame_bytes(seen, call) / 8) as usize).zip((call.sp..).step_by(8));
         // What lies right before is often a part of what is given: BPF's number of arguments.
         let from = if pointer.is_some() { base.saturating_sub(BEFORE).max(call.sp) } else { base };

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use codegen::arch::machine::Branch;
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
@@ -12,7 +13,7 @@ use link::{Image, PAGE, STUBS};
 use rustc_hash::FxHashMap;
 
 use super::code::{Code, Taken};
-use super::tokens::{Names, Tokens};
+use super::tokens::{KERNEL, Names, Tokens};
 use crate::engine::cpu::{STACK_SIZE, STACK_TOP, put_word, word, words};
 use crate::engine::flow::{self, ReturnStack};
 use crate::engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Holds};
@@ -303,7 +304,11 @@ impl Subject<'_> {
                     self.place(by.next)
                 ));
             }
-            calls.push(self.call(uc, to, by, calls.len() as u16 + 1, changes));
+            let number = calls.len() as u16 + 1;
+            calls.push(match to {
+                KERNEL => self.system_call(uc, by, number, changes),
+                to => self.call(uc, to, by, number, changes),
+            });
             pc = by.next;
         }
     }
@@ -343,6 +348,25 @@ impl Subject<'_> {
             remember(uc, start, bytes, &|off| symbol.clone().plus(off as i64));
         }
         Ok(())
+    }
+
+    /// The kernel: what the instruction changes has changed, and it returns.
+    fn system_call(&self, uc: &mut Uc<'_>, by: Taken, number: u16, changes: &[Change]) -> SeenCall {
+        let (r, abi) = (self.registers, self.registers.abi);
+        let (sp, registers) = (r.sp(uc), r.snapshot(uc));
+        uc.data_mut().wrote(registers.gpr);
+        let (writers, slots) = (uc.data().writers, uc.data().slots.clone());
+        let unclear = r.unclear_flags(uc);
+        for reg in r.machine.system_call.lost.iter().chain(abi.rets.first().copied()) {
+            let value = uc.data_mut().tokens.of(Root::Left(number, reg));
+            let zero = abi.rets.contains(&reg) && changes.contains(&Change::Returns(number));
+            r.set(uc, reg, value * u64::from(!zero));
+        }
+        let after = r.general(uc).gpr;
+        let watch = uc.data_mut();
+        watch.wrote(after);
+        let at = watch.steps.last().copied().unwrap_or_default();
+        SeenCall { to: KERNEL, at, by, writers, slots, sp, registers, unclear, words: Vec::new() }
     }
 
     /// A function of C: what may change has changed, and it returns.
@@ -451,6 +475,14 @@ fn step(uc: &mut Uc<'_>, pc: u64) {
         return;
     }
     watch.steps.push(pc);
+    if watch.code.system_calls.contains(&pc) {
+        let next = pc + watch.registers.machine.system_call.bytes.len() as u64;
+        watch.last = Some(Taken { branch: Branch { pushes: true, ..Branch::default() }, next, falls: false });
+        watch.arrive(KERNEL);
+        watch.left = Some(KERNEL);
+        uc.stop();
+        return;
+    }
     watch.last = watch.code.branches.get(&pc).copied();
     if watch.code.by_sp.contains(&pc) && !now.is_multiple_of(watch.registers.machine.sp_access_align) {
         watch.crooked.insert(pc);

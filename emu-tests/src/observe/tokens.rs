@@ -83,6 +83,9 @@ impl Tokens {
     }
 }
 
+/// What stands for the kernel, where a program calls it: no image has the address.
+pub(super) const KERNEL: u64 = 0x66_6b65_0000;
+
 /// What the addresses of an image are called.
 pub(super) struct Names {
     exact: FxHashMap<u64, Arc<str>>,
@@ -93,7 +96,8 @@ impl Names {
     pub(super) fn of(image: &Image) -> Names {
         let named = || image.symbols.iter().filter(|s| !s.name.is_empty() && !s.name.starts_with(['.', '$']));
         // Symbols are ordered: a global name comes after a local one, and wins.
-        let exact = named().map(|s| (s.address, s.name.as_str().into())).collect();
+        let kernel = std::iter::once((KERNEL, Arc::from("kernel")));
+        let exact = named().map(|s| (s.address, s.name.as_str().into())).chain(kernel).collect();
         let sized = named().filter(|s| s.size > 0).map(|s| (s.address, s.size, s.name.as_str().into())).collect();
         Names { exact, sized }
     }

@@ -41,7 +41,9 @@ impl Trace {
         self.compare_general(here, (&a.expect, &now), (all, a.kept), &clauses);
         let (live, named) = self.contracts.get(t).map_or((None, 0), |c| (c.kind.live(), c.vectors_kept));
         let carriers = here.registers.abi.vector_args;
-        let kept = Kept { flags: a.flags_kept, clause: Clause::P2, carriers, live, named };
+        // Of a boundary, these are registers that C keeps.
+        let clause = if self.kind(t).is_some_and(Kind::is_boundary) { Clause::P5 } else { Clause::P2 };
+        let kept = Kept { flags: a.flags_kept, clause, carriers, live, named };
         self.compare_state(here, &a.expect, &now, &kept);
         self.compare_wide(here);
     }
