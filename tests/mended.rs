@@ -57,7 +57,7 @@ fn found(fault: &Fault, text: &str) -> Vec<String> {
         "    .globl mended\n    .type mended, %function\nmended:\n    .cfi_startproc\n{code}\n    .cfi_endproc\n    .size mended, . - mended\n    \
          .section .note.GNU-stack, \"\", %progbits\n{note}"
     );
-    let source = source.replace("%function", "STT_FUNC").replace("%progbits", "%progbits");
+    let source = source.replace("%function", "STT_FUNC");
     let rows = if fault.contract.is_some() {
         source.replace("    .cfi_startproc\n", "").replace("    .cfi_endproc\n", "")
     } else {

@@ -207,6 +207,10 @@ fn a_closure_shows_its_arguments_and_returns_what_is_stored() {
     closure("call    my_c\n", "mov %rdi, %r11\n    call my_c\n    mov (%r11), %r11\n", &["P9", "coverage"]);
     closure("stack-align = 16", "stack-align = 32", &["P8"]);
     closure("call    my_c\n", "std\n    call my_c\n    cld\n", &["P6"]);
+    // A result in a register that C keeps, if the contract says so. The unwind table says otherwise.
+    let kept = CLOSURE.replace("mov     56(%rsp), %rax", "mov     56(%rsp), %rbx");
+    let case = Case::new(&kept, &CLOSURE_CONTRACT.replace("rax = \"stored1\"", "rbx = \"stored1\""));
+    assert_eq!(failing(&case), ["P12"], "{}", case.check().1);
     // What C may change is nobody's.
     closure("    ret\n", "    xor %r11d, %r11d\n    pxor %xmm7, %xmm7\n    ret\n", &[]);
 }
@@ -243,6 +247,13 @@ fn a_stub_gives_the_kernel_its_arguments_and_tells_errors_from_results() {
     stub("neg     %eax", "nop", &["P11"]);
     stub("    mov     $-1, %rax\n", "", &["P11"]);
     stub("errno = \"my_errno\"\n", "", &["P11"]);
+    // It is an int, and has no error where there is none.
+    stub("mov     %eax, my_errno", "mov     %rax, my_errno", &["P11"]);
+    stub("    syscall\n", "    movl $0, my_errno(%rip)\n    syscall\n", &["P11"]);
+    stub("errno = \"my_errno\"\n", "errno = \"my_errno\"\nkeeps = [\"xmm0\"]\n", &[]);
+    let halved = SYSCALL.replace("    syscall\n", "    syscall\n    movq %xmm0, %xmm0\n");
+    let case = Case::new(&halved, &SYSCALL_CONTRACT.replace("args = 6", "args = 6\nkeeps = [\"xmm0\"]"));
+    assert_eq!(failing(&case), ["P5"], "{}", case.check().1);
     stub("    syscall\n", "    push %rax\n    syscall\n    pop %rdx\n", &[]);
     stub("    syscall\n", "    mov %rcx, -136(%rsp)\n    syscall\n", &["P7"]);
     let none = Case::new(&SYSCALL.replace("    syscall\n", "    nop\n"), SYSCALL_CONTRACT);
@@ -291,6 +302,29 @@ fn a_switch_leaves_one_context_as_it_was_and_goes_on_in_another() {
     switch("mov     %rdx, 64(%rax)", "mov     %rsi, 64(%rax)", &["P8", "P9"]);
     switch("-88(%rdi)", "-80(%rdi)", &["P8"]);
     switch("    mov     %rdx, %rax\n", "    mov %rdx, %rax\n    xor %edx, %edx\n", &["P10"]);
+    // Every context calls it with SP as C has it.
+    let by_sp = "    mov %esp, %eax\n    and $8, %eax\n    add %rax, %rsi\n    mov     %rsp, (%rdi)\n";
+    switch("    mov     %rsp, (%rdi)\n", by_sp, &[]);
+}
+
+/// Words of memory have their stated values for each context, and for what makes one.
+#[test]
+fn each_context_has_its_own_words() {
+    let holds = |code: [&str; 2], contract: [[&str; 2]; 2]| {
+        let [from, to] = code;
+        assert!(SWITCH.contains(from) && contract.iter().all(|[from, _]| SWITCH_CONTRACT.contains(from)));
+        let stated = contract.iter().fold(SWITCH_CONTRACT.to_owned(), |text, [from, to]| text.replace(from, to));
+        let case = Case::new(&SWITCH.replace(from, to), &stated);
+        assert_eq!(failing(&case), [""; 0], "{}", case.check().1);
+    };
+    let store = ["mov     %rsp, (%rdi)", "mov 8(%rdi), %r8\n    mov     %rsp, (%r8)"];
+    let site = ["rdi = \"block+16\"", "rdi = \"block+16\", \"[block+24]\" = \"block+64\""];
+    holds(store, [["from = \"[rdi]\"", "from = \"[block+64]\""], site]);
+    let made = "lea     -88(%rdi), %rax";
+    for (from, stated) in [("8(%rsp)", "\"[sp+8]\""), ("8(%rcx)", "rcx = \"block\", \"[block+8]\"")] {
+        let stated = format!("{stated} = \"&my_function\"");
+        holds([made, &format!("mov {from}, %rsi\n    {made}")], [["rsi = \"&my_function\"", &stated], ["", ""]]);
+    }
 }
 
 /// Whoever unwinds from a context's function comes to its end.
@@ -314,22 +348,48 @@ fn what_cannot_be_stated_of_a_boundary_is_refused_with_its_line() {
     };
     let closure = |from: &str, to: &str, message: &str| refused(CLOSURE_CONTRACT, from, to, message);
     closure("calls = \"my_c\"\n", "", "t.toml:26: my_closure, of kind closure: give calls, the function");
-    closure("r10 = \"block\"", "r10 = \"[block]\"", "'[block]'; valid: a number, block+N, other-stack-N, &symbol");
+    closure(
+        "r10 = \"block\"",
+        "r10 = \"[block]\"",
+        "'[block]'; valid: a number, block to block+4095, other-stack-65536 to other-stack, &symbol",
+    );
     closure("r10 = \"block\"", "\"[block+4]\" = \"1\"", "'[block+4]'; valid: a register, or a word of the stack");
     closure("\"[r10+8]\"", "\"&my_c\"", "'&my_c': a symbol is valid in holds only");
     closure("[\"[rsi]\"]", "[\"rsi\"]", "'rsi'; valid: a word, as [rcx+8]");
     closure("xmm0 = \"stored1\"", "xmm99 = \"stored1\"", "unknown register 'xmm99'");
     closure("kind = \"closure\"", "kind = \"sled\"", "results is for kind closure, callback only");
     closure("holds = \"xmm0\"", "holds = \"xmm99\"", "unknown content 'xmm99'");
+    closure("rax = \"stored1\"", "rax = \"stored2\"", "'stored2': kind closure has no stored2 here");
+    closure("[\"[r10+8]\"", "[\"call1.rax\"", "'call1.rax': kind closure has no call1.rax here");
+    closure("\"sp-16\"", "\"[block+4092]\"", "'[block+4092]': kind closure has no [block+0xffc] here");
+    closure(
+        "arguments = [\"[r10+8]\", \"sp-16\", \"frame\"]\n",
+        "",
+        "my_closure: what does a closure show? give frame and arguments",
+    );
+    closure(
+        "holds = \"r9\"",
+        "holds = \"r9\", stores = \"take-effect\"",
+        "args: leave stores and result out of a closure's",
+    );
+    closure("r10 = \"block\"", "r10 = \"block+4096\"", "'block+4096'; valid: a number, block to block+4095");
+    closure("r10 = \"block\"", "r10 = \"&nowhere\"", "the contract names &nowhere; the objects must refer to that");
+    closure("xmm0 = \"stored1\"", "\"[&nowhere]\" = \"0\"", "the contract names &nowhere");
+    closure("site = { ", "site = { clear-flags = [\"ac\"], ", "clear-flags, pushed and thread are for sleds");
     let many = format!("results = [{}", "{ returns = 0 },".repeat(40));
     closure("results = [", &many, "42 results; valid: at most 32");
     let stub = |from: &str, to: &str, message: &str| refused(SYSCALL_CONTRACT, from, to, message);
     stub("args = 6", "args = 7", "t.toml:10: args = 7; valid: 0 to 6");
+    stub("args = 6", "args = 6\nuncalled = { holds = {}, gives = {} }", "t.toml:11: uncalled is for kind sled only");
+    stub("args = 6", "args = 6\ngives = { rdx = \"result\" }", "'result': kind syscall has no result here");
     stub("number = 275\n", "", "my_call is of kind syscall: give number");
     stub("args = 6", "args = 6\ncalls = \"my_c\"", "my_call, of kind syscall: it calls no function: leave calls out");
     let switch = |from: &str, to: &str, message: &str| refused(SWITCH_CONTRACT, from, to, message);
     switch("from = \"[rdi]\"\n", "", "what names the context that is left? valid: from, or from-register");
     switch("to = \"rsi\"\n", "", "which register names the context that is entered? give to");
     switch("to = \"rsi\"", "to = \"esi\"", "unknown register 'esi'");
+    switch("from = \"[rdi]\"", "from = \"stored1\"", "'stored1': kind switch has no stored1 here");
+    switch("to = \"rsi\"", "to = \"rsi\"\ngives = { rcx = \"0\" }", "gives: what a switch returns is up to the other");
+    switch("made-by = \"my_make\"", "made-by = \"\"", "made-by: which function makes a context?");
     switch("made-by = \"my_make\"", "made-by = \"my_c\"\nfrom-register = \"eax\"", "unknown register 'eax'");
 }

@@ -401,7 +401,7 @@ fn what_cannot_be_stated_is_refused_with_its_line() {
     sled("may-be-null", "goes-to = \"site\"\nslot = \"s\"\nmay-be-null", ": slot is for kind entry, regs only");
     sled("handlers", "keeps = [\"rax\"]\nloses = [\"rax\"]\nhandlers", "t.toml:13: rax is among keeps and loses");
     sled("handlers", "goes-to = \"result\"\nresume = 4\nhandlers", "t.toml:13: resume is for what goes on at its site");
-    sled("\"[rbp+8]\"", "\"result\"", "t.toml:10: result is what the function returns: valid in gives");
+    sled("\"[rbp+8]\"", "\"result\"", "t.toml:10: 'result': kind sled has no result here");
     sled("handlers", "memory = { \"+8\" = 1 }\nhandlers", "t.toml:12: '+8'; valid: a symbol, or symbol+offset");
     sled("handlers", "gives = { r99 = \"1\" }\nhandlers", "t.toml:12: unknown register 'r99'");
     sled("handlers", "gives = { rax = \"ip\" }\nhandlers", "t.toml:12: no site has told it ip, op or frame");

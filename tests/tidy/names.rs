@@ -141,6 +141,8 @@ const TESTS: &Excuses = &[
     ("tests/compose_on/on.rs", "the one architecture of which Linux has no trampoline for kretprobes"),
     ("tests/audit.rs", "the one architecture whose line tables a linker completes"),
     ("tests/cli/link.rs", "objects that do not go together"),
+    ("tests/mended.rs", "faults of foreign code, each of its architecture, and its note on landing pads"),
+    ("tests/observe.rs", "stubs of system calls by hand, one of each architecture"),
     ("tests/foreign/boundaries.rs", "stubs by hand, one of each architecture: each has its own system calls"),
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),

@@ -459,9 +459,9 @@ impl List<'_> {
     fn vectors(&mut self) {
         let contract = self.contract;
         if contract.kind.is_boundary() {
-            for &vector in self.abi().vector_callee_saved {
-                self.is(Spot::Vector(vector), Root::Vector(vector));
-            }
+            let all = 0..self.abi().vectors;
+            all.filter(|vector| contract.vectors_kept >> vector & 1 == 1)
+                .for_each(|vector| self.is(Spot::Vector(vector), Root::Vector(vector)));
             return;
         }
         let saved = contract.kind.live().map_or(0, Live::saved_vectors);

@@ -206,7 +206,16 @@ impl Contract {
             ],
             Kind::Syscall(Syscall { number, .. }) => vec![
                 (&[About::Arrival], "C calls it as a function.".to_owned()),
-                (&[About::Call], format!("Makes the system call {number}, and returns what the kernel returns.")),
+                (&[About::Call], format!("Makes the system call {number}.")),
+                (
+                    &[About::Way(ExitPath::Caller)],
+                    match &self.stated.errno {
+                        Some(errno) => {
+                            format!("Returns the kernel's result, or stores its error to {errno} and returns -1.")
+                        }
+                        None => "Returns what the kernel returns.".to_owned(),
+                    },
+                ),
             ],
             Kind::Switch => vec![
                 (&[About::Arrival], "C calls it as a function.".to_owned()),

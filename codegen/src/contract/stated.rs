@@ -139,10 +139,15 @@ pub enum Given {
     Reg(Reg),
     /// The low 8 bytes of a vector register, by its number.
     Vector(u8),
-    /// The 8 bytes at this address: in the block, on the other stack, or, by SP as it was at the call, on the caller's.
+    /// The 8 bytes at this address: at a symbol, in the block, on the other stack, or, by SP as it was at the call, on the caller's.
     Word(Term),
-    /// The 8 bytes at a symbol.
-    Symbol(String),
+}
+
+impl Given {
+    /// The vector register, by its number as a bit; 0 of other places.
+    pub fn vector(&self) -> u32 {
+        if let Given::Vector(n) = self { 1 << n } else { 0 }
+    }
 }
 
 /// A value that a trampoline leaves somewhere.

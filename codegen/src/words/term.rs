@@ -110,6 +110,9 @@ const WORDS: [(&str, Root); 12] = [
     ("older", Root::Older),
 ];
 
+/// Values are read that have so many brackets at the most: whatever a file says, reading it ends.
+const MOST_BRACKETS: usize = 16;
+
 /// The limit up to which numbers are printed in decimal.
 const SMALL: i64 = 0x1_0000;
 
@@ -265,6 +268,9 @@ impl Term {
             Error::new(format!("'{text}' is no value; valid: {valid}"))
         };
         let whole = text.trim();
+        if whole.matches(['[', '(']).count() > MOST_BRACKETS {
+            return Err(Error::new(format!("a value with more than {MOST_BRACKETS} brackets")));
+        }
         for (word, part) in [("low", Part::Low), ("half", Part::LowOverOlder)] {
             if let Some(rest) = whole.strip_prefix(word).filter(|rest| rest.starts_with('(')) {
                 let (inside, behind) = enclosed(rest, ('(', ')')).ok_or_else(wrong)?;
@@ -441,6 +447,10 @@ mod tests {
             ["", "&", "x1", "x0+x0", "2*x0", "[x0", "low(x0", "low(low(x0))", "call.x0", "call1.x1", "ipx", "x0-"]
         {
             assert!(Term::parse(text, &ABI).is_err(), "{text}");
+        }
+        for (open, close) in [("[", "]"), ("low(", ")")] {
+            let deep = format!("{}x0{}", open.repeat(1 << 20), close.repeat(1 << 20));
+            assert!(Term::parse(&deep, &ABI).is_err());
         }
     }
 }

@@ -149,9 +149,10 @@ impl Kind {
             Kind::C4 => (8, 8),
             Kind::C5 => (129, 129),
             Kind::C6 => (24, 25),
+            Kind::C7 => (1, 1),
             Kind::C8 => (145, 145),
             Kind::C13 => (8, 8),
-            Kind::C7 | Kind::C9 | Kind::C10 | Kind::C11 | Kind::C12 => return None,
+            Kind::C9 | Kind::C10 | Kind::C11 | Kind::C12 => return None,
         };
         Some(Confidence { true_ones, read })
     }

@@ -10,8 +10,46 @@ use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
 use crate::contract::file::{ArgumentIn, FreshIn, Reader, ResultIn, TrampolineIn};
-use crate::run::block::BYTES;
+use crate::judge::cases::ABOVE;
+use crate::run::block::{BYTES, STACK};
 use crate::run::situation::MOST_RESULTS;
+
+/// Bytes below SP at the call that are the trampoline's, as far as words of them can be stated.
+const DEEPEST: i64 = 4096;
+
+/// What is known at some moment, of which a value can be made, besides what there is at the call.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known {
+    /// The result of the function that is called.
+    pub(super) result: bool,
+    /// The registers as that left them.
+    pub(super) registers: bool,
+    /// The number of words that it has stored.
+    pub(super) stored: usize,
+}
+
+impl Known {
+    /// Where a trampoline of this kind leaves, if its callee has stored so many words.
+    pub(super) fn at_end(kind: Kind, stored: usize) -> Known {
+        let called = matches!(kind, Kind::Closure | Kind::Callback);
+        Known { result: called || kind.is_sled(), registers: called, stored }
+    }
+
+    /// Does a run have it then?
+    pub(super) fn has(self, root: &Root, kind: Kind) -> bool {
+        match root {
+            Root::Result => self.result,
+            Root::Left(..) => self.registers,
+            Root::StoredWord(n) => (1..=self.stored).contains(&usize::from(*n)),
+            Root::Block | Root::OtherStack => kind.is_boundary(),
+            Root::Content(at) if matches!(at.root, Root::Block | Root::OtherStack) => {
+                kind.is_boundary() && is_there(at)
+            }
+            Root::Pc | Root::Ip | Root::Op => !kind.is_boundary(),
+            _ => true,
+        }
+    }
+}
 
 /// What the kernel returns to a stub, in runs: none of the first is an error, though it looks like one in part; the others are the first
 /// and the last (Linux include/linux/err.h, `MAX_ERRNO`).
@@ -27,17 +65,28 @@ impl ArgumentIn {
     }
 }
 
-/// A place besides general registers whose value can be stated: a vector register, `[block+8]`, `[other-stack-8]`, `[&symbol]`.
+/// A place besides general registers whose value can be stated: a vector register, `[block+8]`, `[other-stack-8]`, `[sp-8]`, `[&symbol]`.
 pub(super) fn given(name: &str, abi: &Abi, machine: &Machine) -> Option<Given> {
     if let Some(vector) = machine.vectors.iter().position(|vector| vector.name == name) {
         return Some(Given::Vector(vector as u8));
     }
     let Root::Content(at) = Term::parse(name, abi).ok().filter(|term| term.add == 0)?.root else { return None };
     match &at.root {
-        Root::Block | Root::OtherStack => Some(Given::Word((*at).clone())),
-        Root::Reg(reg) if *reg == abi.sp => Some(Given::Word((*at).clone())),
-        Root::Symbol(symbol) if at.add == 0 => Some(Given::Symbol(symbol.to_string())),
+        Root::Block | Root::OtherStack => Some(Given::Word((*at).clone())).filter(|_| is_there(&at)),
+        Root::Reg(reg) if *reg == abi.sp => {
+            Some(Given::Word((*at).clone())).filter(|_| at.add % 8 == 0 && (-DEEPEST..ABOVE as i64).contains(&at.add))
+        }
+        Root::Symbol(_) if at.add == 0 => Some(Given::Word((*at).clone())),
         _ => None,
+    }
+}
+
+/// Is a word of the block or of the other stack at this address?
+fn is_there(at: &Term) -> bool {
+    match at.root {
+        Root::Block => in_block(at.add).is_some(),
+        Root::OtherStack => at.add % 8 == 0 && (-(STACK as i64)..0).contains(&at.add),
+        _ => true,
     }
 }
 
@@ -69,6 +118,10 @@ impl Reader<'_> {
                 self.at(t.stack_align.span().start, format!("{}, of kind {}: {what}", t.symbol, kind.traits().word))
             );
         }
+        if kind == Kind::Closure && (t.frame.is_none() || t.arguments.is_none()) {
+            let message = format!("{}: what does a closure show? give frame and arguments", t.symbol);
+            return Err(self.at(t.stack_align.span().start, message));
+        }
         if t.results.len() > MOST_RESULTS.into() {
             let message = format!("{} results; valid: at most {MOST_RESULTS}", t.results.len());
             return Err(self.at(t.stack_align.span().start, message));
@@ -83,7 +136,7 @@ impl Reader<'_> {
             sp: vec![called],
             red_zone: machine.red_zone,
             results,
-            passes: self.gives(&t.passes, kind, (facts, machine))?,
+            passes: self.gives(&t.passes, kind, Known::default(), (facts, machine))?,
             callee_keeps: t.callee_keeps.as_ref().map(|names| self.registers(names, facts)).transpose()?,
             errno,
             contexts: if kind == Kind::Switch { Some(self.contexts(t, (facts, machine))?) } else { None },
@@ -99,9 +152,9 @@ impl Reader<'_> {
         };
         Ok(StatedResult {
             holds: self.holds(&result.holds, kind, abi)?,
-            returns: result.returns,
+            returns: result.returns.map(i64::cast_unsigned),
             stores: result.stores.iter().map(store).collect::<Result<_>>()?,
-            gives: self.gives(&result.gives, kind, of)?,
+            gives: self.gives(&result.gives, kind, Known::at_end(kind, result.stores.len()), of)?,
         })
     }
 
@@ -115,7 +168,9 @@ impl Reader<'_> {
         let abi = &of.0.abi;
         let here = t.stack_align.span().start;
         let from = match (&t.from, &t.from_register) {
-            (Some(from), None) => Handle::At(self.sum(from.get_ref(), from.span().start, abi)?),
+            (Some(from), None) => {
+                Handle::At(self.sum(from.get_ref(), from.span().start, (Kind::Switch, Known::default()), abi)?)
+            }
             (None, Some(register)) => Handle::In(self.named(register.get_ref(), register, abi)?),
             _ => {
                 let message =
@@ -134,10 +189,13 @@ impl Reader<'_> {
 
     fn fresh(&self, fresh: &FreshIn, of: (&Facts, &Machine)) -> Result<Fresh> {
         let abi = &of.0.abi;
+        if fresh.made_by.get_ref().is_empty() {
+            return Err(self.at(fresh.made_by.span().start, "made-by: which function makes a context?"));
+        }
         Ok(Fresh {
-            made_by: fresh.made_by.clone(),
+            made_by: fresh.made_by.get_ref().clone(),
             holds: self.holds(&fresh.holds, Kind::Switch, abi)?,
-            passes: self.gives(&fresh.passes, Kind::Switch, of)?,
+            passes: self.gives(&fresh.passes, Kind::Switch, Known::default(), of)?,
             from: fresh.from_register.as_ref().map(|from| self.named(from.get_ref(), from, abi)).transpose()?,
             ends_in: fresh.ends_in.clone(),
         })
@@ -151,13 +209,15 @@ impl Reader<'_> {
             Some(Root::Content(word)) if word.root == Root::Block => in_block(word.add).map(Held::Block),
             _ => None,
         };
-        match (place, &sum.terms[..]) {
-            (_, []) | (None, [(1, Root::Reg(_))]) => {}
-            (_, [(1, Root::Block | Root::OtherStack | Root::Symbol(_))]) => {}
-            _ => {
-                let valid = "valid: a number, block+N, other-stack-N, &symbol, or, of a register or a word of the stack, sp+N or a register";
-                return Err(self.at(at, format!("'{}'; {valid}", value.get_ref())));
-            }
+        let valid = match (place, &sum.terms[..]) {
+            (_, [] | [(1, Root::Symbol(_))]) | (None, [(1, Root::Reg(_))]) => true,
+            (_, [(1, Root::Block)]) => (0..BYTES as i64).contains(&sum.number),
+            (_, [(1, Root::OtherStack)]) => (-(STACK as i64)..=0).contains(&sum.number),
+            _ => false,
+        };
+        if !valid {
+            let valid = "valid: a number, block to block+4095, other-stack-65536 to other-stack, &symbol, or, of a register or a word of the stack, sp+N or a register";
+            return Err(self.at(at, format!("'{}'; {valid}", value.get_ref())));
         }
         let free = matches!(sum.terms[..], [(1, Root::Block | Root::OtherStack | Root::Symbol(_))]);
         match place {
@@ -169,21 +229,34 @@ impl Reader<'_> {
     }
 }
 
-/// What comes of a stub, whatever the kernel returns.
+/// What comes of a stub, whatever the kernel returns. The variable has 4 bytes, and only an error is stored there.
 fn of_kernel(abi: &Abi, errno: Option<&str>) -> Vec<StatedResult> {
-    let number = |value: u64, bits| Argument { value: Sum { number: value.cast_signed(), terms: Vec::new() }, bits };
-    let ret =
-        |value| abi.rets.iter().take(1).map(move |ret| Gives { place: Given::Reg(*ret), value: number(value, 64) });
-    let plain =
-        |value: &u64| StatedResult { returns: Some(*value), gives: ret(*value).collect(), ..StatedResult::default() };
-    let failed = |value: &u64| {
-        let Some(errno) = errno else { return plain(value) };
-        let stored = Gives { place: Given::Symbol(errno.to_owned()), value: number(value.wrapping_neg(), 32) };
-        StatedResult {
-            returns: Some(*value),
-            gives: ret(u64::MAX).chain([stored]).collect(),
-            ..StatedResult::default()
-        }
+    let number = |value: u64| Sum { number: value.cast_signed(), terms: Vec::new() };
+    let ret = |value| {
+        abi.rets
+            .first()
+            .map(move |ret| Gives { place: Given::Reg(*ret), value: Argument { value: number(value), bits: 64 } })
     };
-    NO_ERRORS.iter().map(plain).chain(ERRORS.iter().map(failed)).collect()
+    let result = |value: u64, gives| StatedResult { returns: Some(value), gives, ..StatedResult::default() };
+    let Some(errno) = errno else {
+        return NO_ERRORS
+            .iter()
+            .chain(&ERRORS)
+            .map(|value| result(*value, ret(*value).into_iter().collect()))
+            .collect();
+    };
+    let half = |add, value| {
+        let place = Given::Word(Term::from(Root::Symbol(errno.into())).plus(add));
+        Gives { place, value: Argument { value, bits: 32 } }
+    };
+    let as_before = |add| {
+        let at = Term::from(Root::Symbol(errno.into())).plus(add);
+        half(add, Sum { number: 0, terms: vec![(1, at.content().root)] })
+    };
+    let told = |value: &u64| result(*value, ret(*value).into_iter().chain([as_before(0), as_before(4)]).collect());
+    let failed = |value: &u64| {
+        let stored = half(0, number(value.wrapping_neg()));
+        result(*value, ret(u64::MAX).into_iter().chain([stored, as_before(4)]).collect())
+    };
+    NO_ERRORS.iter().map(told).chain(ERRORS.iter().map(failed)).collect()
 }

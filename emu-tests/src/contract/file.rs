@@ -88,7 +88,7 @@ pub(crate) struct FieldIn {
     pub(crate) offset: Spanned<i32>,
     /// A register, `pc` (the ip that ftrace reports), `parent-ip`, `site-sp` (SP before the site was executed), `exit-sp`
     /// (SP when the function has returned), `flags`, `direct` (where to go on, 0 for the function), a number as `0x...`, or
-    /// `nothing` (a word that must not be relied on).
+    /// `nothing` (a word that must not be relied on). `closure`: also a vector register, whose low 8 bytes it is.
     #[schemars(with = "String")]
     pub(crate) holds: Spanned<String>,
     /// What becomes of a store by the callback.
@@ -405,8 +405,8 @@ pub(crate) struct ResultIn {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) holds: BTreeMap<String, Spanned<String>>,
-    /// What the function returns that it calls; anything, where nothing is said.
-    pub(crate) returns: Option<u64>,
+    /// What the function returns that it calls, as a `long`; anything, where nothing is said.
+    pub(crate) returns: Option<i64>,
     /// The words that this function stores, as `[rcx+8]`, by registers as they are when it begins: `stored1`, `stored2` and so on.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -422,7 +422,8 @@ pub(crate) struct ResultIn {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct FreshIn {
     /// The function that makes it, and returns what names it.
-    pub(crate) made_by: String,
+    #[schemars(with = "String")]
+    pub(crate) made_by: Spanned<String>,
     /// What registers and words hold when that is called.
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) holds: BTreeMap<String, Spanned<String>>,

@@ -95,7 +95,7 @@ impl Reader<'_> {
         let kept = kept.minus(RegSet::of(&own));
         let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
-        let vectors_lost = vectors_lost | open_vectors;
+        let vectors_lost = vectors_lost | open_vectors | stated.gives.iter().fold(0, |bits, g| bits | g.place.vector());
         let landing_pad = t.landing_pad.is_on(self.config);
         let number = |of| convention.numbers.iter().find(|n| n.of == of).map_or(0, |n| n.value);
         let word = |of: ThreadWord| number(of.number(t.tls.is_some()));
@@ -539,6 +539,11 @@ impl Reader<'_> {
                 }
             },
         };
+        let changed = frame.fields.iter().any(|field| field.stores == frame::Stores::TakeEffect);
+        if let (KindIn::Closure, true, Some(name)) = (t.kind, changed, &t.frame) {
+            let message = format!("{}: leave stores and result out of a closure's frame; see results", name.get_ref());
+            return Err(self.at(name.span().start, message));
+        }
         // A layout lists records in the order in which they are linked: the last one is found first.
         frame.records = t.records.iter().rev().map(|r| Record { symbol: "", offset: 0, ret: r.content() }).collect();
         Ok(frame)

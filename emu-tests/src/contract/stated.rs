@@ -14,7 +14,7 @@ use codegen::words::error::{Error, Result};
 use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
-use crate::contract::boundary::given;
+use crate::contract::boundary::{Known, given};
 use crate::contract::file::{
     ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn,
     UncalledIn, VariableIn, WordIn,
@@ -55,7 +55,7 @@ impl Reader<'_> {
             general_handlers: t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::General),
             calls: t.slots().len().max(1) as u64,
             next,
-            gives: self.gives(&t.gives, kind, (facts, machine))?,
+            gives: self.gives(&t.gives, kind, Known::at_end(kind, 0), (facts, machine))?,
             uncalled: t.uncalled.as_ref().map(|u| self.uncalled(u.get_ref(), kind, (facts, machine))).transpose()?,
             memory: self.memory(t)?,
             around_programs: self.around_programs(t)?,
@@ -68,10 +68,7 @@ impl Reader<'_> {
             ip_is_start: self.ip_is_start(t, kind)?,
             ..Stated::default()
         };
-        let first = t.gives.values().next().map(Spanned::span).or(t.uncalled.as_ref().map(Spanned::span));
-        if let (false, Some(at)) = (kind.is_called(), first) {
-            return Err(self.at(at.start, "gives and uncalled are for kinds that no site goes to"));
-        }
+        self.may_give(t, kind)?;
         let base = self.boundary(t, kind, (facts, machine), base)?;
         // A sled stands anywhere.
         let anywhere = kind.is_sled().then_some(0);
@@ -80,6 +77,9 @@ impl Reader<'_> {
         let SiteIn { sp, clear_flags, pushed, holds, thread, red_zone } = site.get_ref();
         if matches!(kind.traits().entered, Entered::AsCallback | Entered::ByReturn) {
             return Err(self.at(here, format!("site is for kinds that a site goes to, not for {}", kind.traits().word)));
+        }
+        if kind.is_boundary() && (!clear_flags.is_empty() || pushed.is_some() || thread.is_some()) {
+            return Err(self.at(here, "clear-flags, pushed and thread are for sleds: C is called as the psABI says"));
         }
         if !kind.is_called() && (!clear_flags.is_empty() || pushed.is_some() || !holds.is_empty() || thread.is_some()) {
             let message = "clear-flags, pushed, holds and thread are for kinds that no site goes to: the profile says them of its sites";
@@ -212,6 +212,21 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuse values in the end of kinds that have none of their own.
+    fn may_give(&self, t: &TrampolineIn, kind: Kind) -> Result<()> {
+        let gives = t.gives.values().next().map(|gives| gives.span().start);
+        match (gives, t.uncalled.as_ref().map(|uncalled| uncalled.span().start)) {
+            (Some(at), _) | (_, Some(at)) if !kind.is_called() => {
+                Err(self.at(at, "gives and uncalled are for kinds that no site goes to"))
+            }
+            (_, Some(at)) if !kind.is_sled() => Err(self.at(at, "uncalled is for kind sled only")),
+            (Some(at), _) if kind == Kind::Switch => {
+                Err(self.at(at, "gives: what a switch returns is up to the other context; see passes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the callee is given.
     fn arguments(&self, t: &TrampolineIn, kind: Kind, abi: &Abi) -> Result<Option<Vec<Argument>>> {
         let Some(arguments) = &t.arguments else { return Ok(None) };
@@ -228,14 +243,11 @@ impl Reader<'_> {
         let mut found = Vec::new();
         for given in all {
             let wrong = |message: String| self.at(given.span().start, message);
-            let Argument { value, bits } = self.argument(given, abi)?;
+            let Argument { value, bits } = self.argument(given, (kind, Known::default()), abi)?;
             let text = given.get_ref().text();
             let frames = value.terms.iter().filter(|(_, root)| *root == Root::Frame).count();
             if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
                 return Err(wrong("frame stands alone, and is for trampolines with a frame".to_owned()));
-            }
-            if value.terms.iter().any(|(_, root)| *root == Root::Result) {
-                return Err(wrong("result is what the function returns: valid in gives".to_owned()));
             }
             let of_site = [Root::Pc, Root::Ip, Root::Op];
             if returned && value.terms.iter().any(|(_, root)| of_site.contains(root)) {
@@ -254,21 +266,25 @@ impl Reader<'_> {
     }
 
     /// A value, and how much of it counts.
-    fn argument(&self, given: &Spanned<ArgumentIn>, abi: &Abi) -> Result<Argument> {
+    fn argument(&self, given: &Spanned<ArgumentIn>, when: (Kind, Known), abi: &Abi) -> Result<Argument> {
         let bits = if let ArgumentIn::Part { bits, .. } = given.get_ref() { *bits } else { 64 };
         if !(1..=64).contains(&bits) {
             return Err(self.at(given.span().start, format!("bits = {bits}; valid: 1 to 64")));
         }
-        Ok(Argument { value: self.sum(given.get_ref().text(), given.span().start, abi)?, bits })
+        Ok(Argument { value: self.sum(given.get_ref().text(), given.span().start, when, abi)?, bits })
     }
 
     /// A value that runs determine. They know no symbols.
-    pub(super) fn sum(&self, text: &str, at: usize, abi: &Abi) -> Result<Sum> {
+    pub(super) fn sum(&self, text: &str, at: usize, (kind, known): (Kind, Known), abi: &Abi) -> Result<Sum> {
         let value = Sum::parse(text, abi).map_err(|e| self.at(at, e))?;
-        match value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
-            true => Err(self.at(at, format!("'{text}': a symbol is valid in holds only"))),
-            false => Ok(value),
+        if value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
+            return Err(self.at(at, format!("'{text}': a symbol is valid in holds only")));
         }
+        if let Some((_, root)) = value.terms.iter().find(|(_, root)| !known.has(root, kind)) {
+            let root = format!("{:#}", Term::from(root.clone()).show(abi));
+            return Err(self.at(at, format!("'{text}': kind {} has no {root} here", kind.traits().word)));
+        }
+        Ok(value)
     }
 
     /// Where it goes on.
@@ -306,15 +322,16 @@ impl Reader<'_> {
         &self,
         gives: &BTreeMap<String, Spanned<ArgumentIn>>,
         kind: Kind,
+        known: Known,
         (facts, machine): (&Facts, &Machine),
     ) -> Result<Vec<Gives>> {
         let abi = &facts.abi;
         let give = |(name, value): (&String, &Spanned<ArgumentIn>)| {
             let wrong = |e: Error| self.at(value.span().start, e);
-            let known = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
+            let unknown = || Error::unknown("register", name, abi.regs.iter().map(|r| r.name));
             let other = || kind.is_boundary().then(|| given(name, abi, machine)).flatten();
-            let place = abi.find(name).map(Given::Reg).or_else(other).ok_or_else(|| wrong(known()))?;
-            let value = self.argument(value, abi)?;
+            let place = abi.find(name).map(Given::Reg).or_else(other).ok_or_else(|| wrong(unknown()))?;
+            let value = self.argument(value, (kind, known), abi)?;
             let told = value.value.terms.iter().any(|(_, root)| root.told().is_some());
             if told {
                 Err(wrong(Error::new("no site has told it ip, op or frame")))
@@ -329,7 +346,7 @@ impl Reader<'_> {
     fn uncalled(&self, uncalled: &UncalledIn, kind: Kind, of: (&Facts, &Machine)) -> Result<Uncalled> {
         Ok(Uncalled {
             holds: self.holds(&uncalled.holds, kind, &of.0.abi)?,
-            gives: self.gives(&uncalled.gives, kind, of)?,
+            gives: self.gives(&uncalled.gives, kind, Known::default(), of)?,
         })
     }
 

@@ -14,9 +14,12 @@ use crate::engine::rng::Rng;
 use crate::judge::cases::arrange;
 use crate::judge::rig::Rig;
 use crate::judge::trace::Suspended;
-use crate::run::block::{self, BLOCK, HALF, OTHER_STACK};
+use crate::run::block::{self, BLOCK, BYTES, Before, HALF, OTHER_STACK};
 use crate::run::case::Case;
 use crate::run::situation::Situation;
+
+/// Words of the block, each with its offset.
+type Words = Vec<(u64, u64)>;
 
 /// A context that nobody has left: all that can be loaded from there is one address.
 const BLANK: u64 = OTHER_STACK - 0x8000;
@@ -37,7 +40,7 @@ pub(crate) fn run_once(rig: &mut Rig, case: &Arc<Case>) -> Result<()> {
     };
     let (handle, other) = match (&contexts.fresh, case.situation) {
         (Some(fresh), Situation::Fresh | Situation::Ended) => made(rig, case, fresh)?,
-        _ => left(rig, case, &contexts.from, contexts.control),
+        _ => left(rig, case, &contexts.from, contexts.control)?,
     };
     let memory = block::take(&*rig.uc);
     let mut initial = case.initial.registers.clone();
@@ -45,7 +48,9 @@ pub(crate) fn run_once(rig: &mut Rig, case: &Arc<Case>) -> Result<()> {
     rig.dirty = true;
     rig.load_case(case, &initial, true);
     block::put(&mut *rig.uc, &memory);
-    rig.trace().block = memory[0].clone();
+    put_words(rig, &case.initial.block, 0);
+    let before = Before::of(&*rig.uc, [].into_iter());
+    rig.trace().before = before;
     rig.trace().state.other = Some(other);
     let ended = rig.uc.run(rig.start(case), EXIT);
     rig.collect(case, ended);
@@ -68,6 +73,7 @@ impl EntryState for Left<'_, '_> {
     fn other(&self, root: &Root) -> Option<u64> {
         match root {
             Root::Block => Some(BLOCK + HALF),
+            Root::OtherStack => Some(OTHER_STACK),
             _ => None,
         }
     }
@@ -75,7 +81,7 @@ impl EntryState for Left<'_, '_> {
 
 /// A context that the switch has left: it goes on in one that nobody has left. Where it gets to shows in a register what names it, and
 /// where that is in memory, it does not matter whether it gets anywhere. Returns what names it.
-fn left(rig: &mut Rig, case: &Arc<Case>, from: &Handle, control: bool) -> (u64, Suspended) {
+fn left(rig: &mut Rig, case: &Arc<Case>, from: &Handle, control: bool) -> Result<(u64, Suspended)> {
     let (abi, registers) = (rig.registers.abi, rig.registers);
     let contract = &rig.suite.contracts[case.attach];
     let to = contract.stated.contexts.as_ref().map(|contexts| contexts.to);
@@ -84,13 +90,14 @@ fn left(rig: &mut Rig, case: &Arc<Case>, from: &Handle, control: bool) -> (u64, 
     for reg in abi.callee_saved.union(abi.caller_saved).iter() {
         other[reg] = case.canary(&mut rng);
     }
-    let holds = holds(rig, case);
+    let (holds, words) = holds(rig, case);
     holds.iter().for_each(|(reg, value)| other[*reg] = *value);
     to.into_iter().for_each(|reg| other[reg] = BLANK);
     let called = case.initial.sp % u64::from(abi.sp_align);
     other[abi.sp] = OTHER_STACK - USED - u64::from(abi.sp_align) + called;
     rig.dirty = true;
     rig.load_case(case, &case.initial.registers, false);
+    put_words(rig, &words, HALF);
     for vector in 0..registers.machine.vectors.len() {
         registers.set_vector(&mut *rig.uc, vector, &rng.vector());
     }
@@ -112,13 +119,21 @@ fn left(rig: &mut Rig, case: &Arc<Case>, from: &Handle, control: bool) -> (u64, 
     let _ = rig.uc.run(rig.start(case), EXIT);
     let handle = match from {
         Handle::In(reg) => registers.get(&*rig.uc, *reg),
-        Handle::At(sum) => sum.eval(&Left(&before, rig)).unwrap_or_default(),
+        Handle::At(sum) => sum.eval(&Left(&before, rig)).ok_or_else(|| Error::new("from: no run has that value"))?,
     };
-    (handle, Suspended { left: Some(before), holds })
+    Ok((handle, Suspended { left: Some(before), holds }))
 }
 
-/// What registers hold when the other context switches: what the contract says, with the second half of the block in place of the first.
-fn holds(rig: &Rig, case: &Case) -> Vec<(Reg, u64)> {
+/// Put words into the block, or into one of its halves.
+fn put_words(rig: &mut Rig, words: &[(u64, u64)], half: u64) {
+    for (offset, value) in words.iter().filter(|(offset, _)| *offset < BYTES - half) {
+        put_word(&mut *rig.uc, BLOCK + half + offset, *value);
+    }
+}
+
+/// What registers and words of its block hold when the other context switches: what the contract says, with the second half of the block
+/// in place of the first.
+fn holds(rig: &Rig, case: &Case) -> (Vec<(Reg, u64)>, Words) {
     let contract = &rig.suite.contracts[case.attach];
     let mut all = case.initial.registers.clone();
     let (mut above, mut words) = (case.initial.above.clone(), Vec::new());
@@ -128,12 +143,12 @@ fn holds(rig: &Rig, case: &Case) -> Vec<(Reg, u64)> {
         _ => None,
     });
     let own = |value: u64| if value.wrapping_sub(BLOCK) < HALF { value + HALF } else { value };
-    named.map(|reg| (reg, own(all[reg]))).collect()
+    (named.map(|reg| (reg, own(all[reg]))).collect(), words.into_iter().map(|(at, value)| (at, own(value))).collect())
 }
 
 /// A context that a function made, and that has not run. Returns what names it.
 fn made(rig: &mut Rig, case: &Arc<Case>, fresh: &Fresh) -> Result<(u64, Suspended)> {
-    let holds = holds(rig, case);
+    let (holds, own) = holds(rig, case);
     let mut registers = case.initial.registers.clone();
     let (mut above, mut words) = (case.initial.above.clone(), Vec::new());
     arrange(&rig.image, fresh.holds.iter(), &mut registers, (&mut above, &mut words));
@@ -142,6 +157,9 @@ fn made(rig: &mut Rig, case: &Arc<Case>, fresh: &Fresh) -> Result<(u64, Suspende
     };
     rig.dirty = true;
     rig.load_case(case, &registers, false);
+    put_words(rig, &own, HALF);
+    put_words(rig, &words, 0);
+    rig.uc.store(case.initial.sp, &above);
     let ended = rig.uc.run(maker, EXIT);
     match (ended, rig.uc.pc()) {
         (Ok(()), EXIT) => {}

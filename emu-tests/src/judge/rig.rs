@@ -11,6 +11,7 @@ use codegen::contract::Contract;
 use codegen::contract::stated::{Given, Stated};
 use codegen::words::error::{Error, Result};
 use codegen::words::step::ExitPath;
+use codegen::words::term::Root;
 use link::{Image, Options};
 use rustc_hash::FxHashMap;
 
@@ -34,11 +35,12 @@ use crate::judge::tally::Tally;
 use crate::judge::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
 use crate::report::place::Place;
+use crate::run::block::{self, Before};
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
 use crate::run::replay::Replay;
+use crate::run::scs;
 use crate::run::situation::Situation;
 use crate::run::thread::{self, Words};
-use crate::run::{block, scs};
 
 /// Where images are linked: the upper halves of addresses change behind the first page, so that a half that was not
 /// carried along shows.
@@ -121,18 +123,29 @@ fn returned_to<'i>(suite: &Suite, image: &'i Image) -> impl Iterator<Item = u64>
     code.flat_map(|s| s.address..s.address + s.bytes.len() as u64)
 }
 
-/// The symbols of memory whose words contracts state.
+/// The symbols that contracts name: of words that they state, and as values.
 fn named_words(suite: &Suite, image: &Image) -> Result<Vec<(String, u64)>> {
     let of = |contract: &Contract| {
-        let Stated { gives, results, uncalled, .. } = &contract.stated;
-        let all =
-            gives.iter().chain(results.iter().flat_map(|r| &r.gives)).chain(uncalled.iter().flat_map(|u| &u.gives));
-        all.filter_map(|g| if let Given::Symbol(name) = &g.place { Some(name.clone()) } else { None })
+        let Stated { gives, passes, holds, results, uncalled, contexts, .. } = &contract.stated;
+        let fresh = contexts.as_ref().and_then(|contexts| contexts.fresh.as_ref());
+        let placed = [gives, passes]
+            .into_iter()
+            .chain(results.iter().map(|r| &r.gives))
+            .chain(uncalled.iter().map(|u| &u.gives))
+            .chain(fresh.iter().map(|f| &f.passes));
+        let words = placed.flatten().filter_map(|g| match &g.place {
+            Given::Word(at) => Some(&at.root),
+            Given::Reg(_) | Given::Vector(_) => None,
+        });
+        let held = [holds].into_iter().chain(results.iter().map(|r| &r.holds)).chain(fresh.iter().map(|f| &f.holds));
+        let values = held.flatten().flat_map(|(_, sum)| &sum.terms).map(|(_, root)| root);
+        let all = words.chain(values);
+        all.filter_map(|root| if let Root::Symbol(name) = root { Some(name.to_string()) } else { None })
             .collect::<Vec<_>>()
     };
     let find = |name: String| match image.symbol(&name) {
         Some(symbol) => Ok((name, symbol.address)),
-        None => Err(Error::new(format!("the contract states what is at {name}; the objects must refer to that"))),
+        None => Err(Error::new(format!("the contract names &{name}; the objects must refer to that"))),
     };
     suite.contracts.iter().flat_map(of).map(find).collect()
 }
@@ -481,8 +494,13 @@ impl<'s> Rig<'s> {
         }
         if contract.kind.is_boundary() {
             block::fill(&mut *self.uc, case.seed, &case.initial.block);
-            let [block, _] = block::take(&*self.uc);
-            self.trace().block = block;
+            let errno = contract.stated.errno.as_ref().and_then(|name| self.image.symbol(name)).map(|s| s.address);
+            if let Some(at) = errno {
+                // Whoever stores more than the 4 bytes of an int, or without an error, overwrites something.
+                put_word(&mut *self.uc, at, Rng::new(case.seed, 0x602).canary());
+            }
+            let before = Before::of(&*self.uc, errno.into_iter().map(|at| (at, 16)));
+            self.trace().before = before;
         }
         self.stack.truncate(BELOW as usize);
         self.stack.extend_from_slice(above);

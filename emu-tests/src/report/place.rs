@@ -125,6 +125,7 @@ places! {
     StackArgument => "argument:stack", "argument on the stack";
     ResultTold { name: &'static str } => "result:{name}:told", "result in {name}, for the exit handler";
     Result { name: &'static str } => "result:{name}", "result in {name}";
+    Unstored { name: &'static str } => "unstored:{name}", "{name}, to which nothing is to be stored here";
     Cookie => "cookie", "cookie";
     ContextCount => "context:count", "context[-1]: number of words";
     ContextIp => "context:ip", "context[-2]: ip";

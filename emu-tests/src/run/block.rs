@@ -15,7 +15,30 @@ pub(crate) const HALF: u64 = BYTES / 2;
 /// The end of the second stack.
 pub(crate) const OTHER_STACK: u64 = 0x67_8d83_0000;
 /// Bytes of it.
-const STACK: u64 = 0x1_0000;
+pub(crate) const STACK: u64 = 0x1_0000;
+
+/// Memory as it was at the call: pieces, each from its address on.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Before(Vec<(u64, Vec<u8>)>);
+
+impl Before {
+    /// Keep what is in the block, and in these pieces of memory.
+    pub(crate) fn of<D>(uc: &Cpu<'_, D>, pieces: impl Iterator<Item = (u64, usize)>) -> Before {
+        let kept = |(at, bytes)| {
+            let mut all = vec![0; bytes];
+            uc.load(at, &mut all).then_some((at, all))
+        };
+        Before([(BLOCK, BYTES as usize)].into_iter().chain(pieces).filter_map(kept).collect())
+    }
+
+    /// The 8 bytes there; `None` if nothing is kept of them.
+    pub(crate) fn word(&self, at: u64) -> Option<u64> {
+        self.0.iter().find_map(|(from, bytes)| {
+            let from = usize::try_from(at.wrapping_sub(*from)).ok()?;
+            Some(u64::from_le_bytes(*bytes.get(from..)?.first_chunk()?))
+        })
+    }
+}
 
 /// Map both, if one of these trampolines is a boundary.
 ///

@@ -97,7 +97,7 @@ impl Trace {
         let sp = left[abi.sp].wrapping_add(abi.return_bytes());
         self.check(self.at(Clause::P7, here.pc), Place::Sp, sp, here.sp());
         self.compare_general(here, (left, &now), (contract.kept, contract.kept), &[(contract.kept, Clause::P5)]);
-        self.compare_callee_saved(here, left, &now);
+        self.compare_named_vectors(here, contract.vectors_kept, left, &now);
         let switched = contract.stated.contexts.as_ref().is_some_and(|contexts| contexts.control);
         let before = self.state.activations.last().map(|a| a.expect.control);
         let words = here.registers.machine.control.iter().enumerate();
@@ -140,6 +140,10 @@ impl Trace {
     fn check_outermost(&mut self, here: &Here) {
         let Some(table) = self.table.clone() else { return };
         let back = here.parent(here.sp()).wrapping_sub(1);
+        if table.row(back).is_none() && table.row(self.places.attached).is_none() {
+            // No table says anything of switches.
+            return;
+        }
         let goes_on = table.row(back).is_some_and(|row| row.returns.is_some());
         self.check(self.at(Clause::P12, here.pc), Place::Outermost, false, goes_on);
     }
@@ -174,7 +178,9 @@ impl Trace {
                 let _ = here.uc.write(word.reg.id, word.other);
             }
         }
-        let sp = here.sp().wrapping_sub(FRAME + registers.abi.return_bytes());
+        // Whoever has the context may have called with other bytes on its stack than a word of the switch.
+        let at_call = here.sp().wrapping_sub(FRAME) & !(u64::from(registers.abi.sp_align) - 1);
+        let sp = at_call.wrapping_sub(registers.abi.return_bytes());
         here.set(registers.abi.sp, sp);
         self.return_to(here, sp, SPARSE_OTHER);
         self.state.switched = Some(a);

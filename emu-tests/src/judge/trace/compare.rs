@@ -2,6 +2,7 @@
 
 use codegen::ask::kind::Kind;
 use codegen::ask::live::Live;
+use codegen::contract::stated::{Given, Gives};
 use codegen::words::abi::RegSet;
 
 use super::finding::{At, Culprit};
@@ -38,14 +39,26 @@ impl Trace {
         let c_keeps = abi.callee_saved.union(abi.platform);
         let all = c_keeps.union(abi.caller_saved);
         let clauses = [(args, Clause::P1), (c_keeps, Clause::P5), (all, Clause::P4)];
-        self.compare_general(here, (&a.expect, &now), (all, a.kept), &clauses);
+        let (given, vectors) = self.given_in_this_case(t);
+        self.compare_general(here, (&a.expect, &now), (all, a.kept.minus(given)), &clauses);
         let (live, named) = self.contracts.get(t).map_or((None, 0), |c| (c.kind.live(), c.vectors_kept));
+        let named = named & !vectors;
         let carriers = here.registers.abi.vector_args;
         // Of a boundary, these are registers that C keeps.
         let clause = if self.kind(t).is_some_and(Kind::is_boundary) { Clause::P5 } else { Clause::P2 };
         let kept = Kept { flags: a.flags_kept, clause, carriers, live, named };
         self.compare_state(here, &a.expect, &now, &kept);
         self.compare_wide(here);
+    }
+
+    /// The general registers, and the vector registers as bits, to which a trampoline gives values of their own in this case.
+    fn given_in_this_case(&self, trampoline: usize) -> (RegSet, u32) {
+        let results = self.contracts.get(trampoline).map_or(&[][..], |contract| &contract.stated.results);
+        let gives = self.case.situation.result().and_then(|n| results.get(n)).map_or(&[][..], |result| &result.gives);
+        gives.iter().fold((RegSet::EMPTY, 0), |(regs, vectors), Gives { place, .. }| match place {
+            Given::Reg(reg) => (regs.union(RegSet::of(&[*reg])), vectors),
+            place => (regs, vectors | place.vector()),
+        })
     }
 
     /// The general registers `told`, of which those in `kept` are judged, each by the first of the clauses that has it.
@@ -118,11 +131,7 @@ impl Trace {
         }
         self.state.untouched = false;
         for i in (0..machine.vectors.len()).filter(|i| due >> i & 1 == 1) {
-            if self.kind(self.trampoline()).is_some_and(Kind::is_boundary) {
-                self.check_low(here, p6.of(kept.clause), i, expect, now);
-            } else {
-                self.check_vector(here, p6.of(kept.clause), i, expect, now);
-            }
+            self.check_named_vector(here, p6.of(kept.clause), i, expect, now);
         }
         let mut lost = open.iter().take(live.saturating_sub(saved.len())).map(|&i| usize::from(i));
         if !general && lost.any(|i| (vectors_kept | vectors_lost) >> i & 1 == 0 && expect.vectors[i] != now.vectors[i])
@@ -162,15 +171,24 @@ impl Trace {
         self.checks.check_by(at, Place::Reg { name }, Culprit::Vector(i), expect.vectors[i], now.vectors[i]);
     }
 
-    /// The vector registers that C keeps.
-    pub(super) fn compare_callee_saved(&mut self, here: &Here, expect: &Snapshot, now: &Snapshot) {
+    /// The vector registers that the contract names.
+    pub(super) fn compare_named_vectors(&mut self, here: &Here, named: u32, expect: &Snapshot, now: &Snapshot) {
         let p5 = self.at(Clause::P5, here.pc);
-        for &vector in here.registers.abi.vector_callee_saved {
-            self.check_low(here, p5, vector.into(), expect, now);
+        for i in (0..expect.vectors.len()).filter(|i| named >> i & 1 == 1) {
+            self.check_named_vector(here, p5, i, expect, now);
         }
     }
 
-    /// Of a vector register that C keeps, the low 8 bytes count.
+    /// A vector register that is kept. Of one that C keeps for its callers, the low 8 bytes count at a boundary.
+    fn check_named_vector(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
+        let callee_saved = here.registers.abi.vector_callee_saved.iter().any(|&vector| usize::from(vector) == i);
+        if callee_saved && self.kind(self.trampoline()).is_some_and(Kind::is_boundary) {
+            self.check_low(here, at, i, expect, now);
+        } else {
+            self.check_vector(here, at, i, expect, now);
+        }
+    }
+
     fn check_low(&mut self, here: &Here, at: At, i: usize, expect: &Snapshot, now: &Snapshot) {
         let mut as_kept = now.vectors[i];
         as_kept[8..].copy_from_slice(&expect.vectors[i][8..]);

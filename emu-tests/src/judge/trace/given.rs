@@ -17,7 +17,7 @@ use super::{Culprit, Here, Places, Trace};
 use crate::engine::registers::Snapshot;
 use crate::report::Clause;
 use crate::report::place::{Place, Slot};
-use crate::run::block::{BLOCK, OTHER_STACK};
+use crate::run::block::{BLOCK, Before, OTHER_STACK};
 use crate::run::raw::address_of;
 use crate::run::situation::Situation;
 
@@ -79,7 +79,7 @@ pub(super) struct Known {
 
 /// What the site says that no register tells; `None` for what it does not say.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Told<'a> {
     pc: u64,
     ip: Option<u64>,
     op: Option<u64>,
@@ -89,15 +89,17 @@ pub(super) struct Told {
     pub stored: Vec<u64>,
     /// The registers as the callee left them.
     pub left: Option<Snapshot>,
-    /// The block as it was at the call; empty where it is wanted as it is.
-    pub block: Vec<u8>,
+    /// Memory as it was at the call; empty where it is wanted as it is.
+    pub before: Before,
+    /// The symbols of memory whose words are stated.
+    pub named: &'a [(String, u64)],
 }
 
 /// The machine as the trampoline found it, for the terms of its contract.
 pub(super) struct Entry<'a, 'h, 'u> {
     pub here: &'a Here<'h, 'u>,
     pub expect: &'a Snapshot,
-    pub told: Told,
+    pub told: Told<'a>,
 }
 
 impl EntryState for Entry<'_, '_, '_> {
@@ -106,9 +108,7 @@ impl EntryState for Entry<'_, '_, '_> {
     }
 
     fn word(&self, at: u64) -> Option<u64> {
-        let known =
-            usize::try_from(at.wrapping_sub(BLOCK)).ok().and_then(|from| self.told.block.get(from..)?.first_chunk());
-        Some(known.map_or_else(|| self.here.word(at), |word| u64::from_le_bytes(*word)))
+        Some(self.told.before.word(at).unwrap_or_else(|| self.here.word(at)))
     }
 
     fn other(&self, root: &Root) -> Option<u64> {
@@ -121,6 +121,7 @@ impl EntryState for Entry<'_, '_, '_> {
             Root::Left(1, reg) => self.told.left.as_ref().map(|left| left[*reg]),
             Root::Block => Some(BLOCK),
             Root::OtherStack => Some(OTHER_STACK),
+            Root::Symbol(symbol) => self.told.named.iter().find(|(name, _)| **name == **symbol).map(|(_, at)| *at),
             Root::StoredWord(n) => self.told.stored.get(usize::from(*n).checked_sub(1)?).copied(),
             _ => None,
         }
@@ -301,9 +302,9 @@ impl Trace {
             let told = argument.value.alone().and_then(Root::told);
             let told = told.is_some_and(|value| value == Value::Fregs || contract.kind.calls_back());
             if !told {
-                let want = argument.value.eval(&entry).unwrap_or_default();
                 let mask = u64::MAX >> 64_u32.saturating_sub(argument.bits).min(63);
-                let (want, have) = (want & mask, here.arg(n) & mask);
+                let have = here.arg(n) & mask;
+                let want = wanted(argument, &entry, have);
                 self.checks.check_by(p10, Place::Given { name: abi.name(reg) }, arg(here, n), want, have);
             }
         }
@@ -315,34 +316,18 @@ impl Trace {
         let stated = &contract.stated;
         let uncalled = stated.uncalled.as_ref().filter(|_| self.case.situation == Situation::Null);
         let p11 = self.at(Clause::P11, here.pc);
-        let (stored, left, block) = (self.state.stored.clone(), self.state.left.clone(), self.block.clone());
-        let told = Told { pc: a.pc, result: Some(a.result), stored, left, block, ..Told::default() };
+        let (stored, left, before) = (self.state.stored.clone(), self.state.left.clone(), self.before.clone());
+        let named = &self.named;
+        let told = Told { pc: a.pc, result: Some(a.result), stored, left, before, named, ..Told::default() };
         let entry = Entry { here, expect: &a.expect, told };
         let result = self.case.situation.result().and_then(|n| stated.results.get(n));
         let all = uncalled.map_or(&stated.gives, |u| &u.gives).iter().chain(result.into_iter().flat_map(|r| &r.gives));
-        for Gives { place, value: Argument { value, bits } } in all {
-            let mask = u64::MAX >> 64_u32.saturating_sub(*bits).min(63);
-            let want = value.eval(&entry).unwrap_or_default() & mask;
-            let (name, by, found) = self.found(&entry, place);
-            self.checks.check_by(p11, Place::Result { name }, by, want, found & mask);
-        }
-    }
-
-    /// A place whose value a contract states: its name, who is asked for it, and what is there.
-    fn found(&self, entry: &Entry, place: &Given) -> (&'static str, Culprit, u64) {
-        let (here, abi) = (entry.here, entry.here.registers.abi);
-        let word = |at: u64, name: &str| (intern(name), Culprit::Memory(at), here.word(at));
-        match place {
-            Given::Reg(reg) => (abi.name(*reg), Culprit::Register(*reg), here.get(*reg)),
-            Given::Vector(n) => {
-                let name = here.registers.machine.vectors.get(usize::from(*n)).map_or("", |vector| vector.name);
-                (name, Culprit::Unknown, low(&here.snapshot(), *n))
-            }
-            Given::Word(at) => word(at.eval(entry).unwrap_or_default(), &format!("[{:#}]", at.show(abi))),
-            Given::Symbol(symbol) => {
-                let at = self.named.iter().find(|(name, _)| name == symbol).map_or(0, |(_, at)| *at);
-                word(at, &format!("[&{symbol}]"))
-            }
+        for Gives { place, value } in all {
+            let (name, by, found) = found(&entry, place, value.bits);
+            let as_before =
+                matches!((place, value.value.alone()), (Given::Word(at), Some(Root::Content(was))) if *at == **was);
+            let told = if as_before { Place::Unstored { name } } else { Place::Result { name } };
+            self.checks.check_by(p11, told, by, wanted(value, &entry, found), found);
         }
     }
 
@@ -364,14 +349,12 @@ impl Trace {
     /// Places with stated values where the callee begins, or another context goes on.
     pub(super) fn check_passes(&mut self, here: &Here, passes: &[Gives]) {
         self.beside_site(|t, a| {
-            let told = Told { pc: a.pc, block: t.block.clone(), ..Told::default() };
+            let told = Told { pc: a.pc, before: t.before.clone(), named: &t.named, ..Told::default() };
             let entry = Entry { here, expect: &a.expect, told };
             let p10 = t.at(Clause::P10, here.pc);
-            for Gives { place, value: Argument { value, bits } } in passes {
-                let mask = u64::MAX >> 64_u32.saturating_sub(*bits).min(63);
-                let want = value.eval(&entry).unwrap_or_default() & mask;
-                let (name, by, found) = t.found(&entry, place);
-                t.checks.check_by(p10, Place::Given { name }, by, want, found & mask);
+            for Gives { place, value } in passes {
+                let (name, by, found) = found(&entry, place, value.bits);
+                t.checks.check_by(p10, Place::Given { name }, by, wanted(value, &entry, found), found);
             }
         });
     }
@@ -463,6 +446,32 @@ impl Trace {
             self.checks.check_by(p10.of(Clause::P12), Place::ReturnStandIn, by, self.places.exit, here.word(taken));
         }
     }
+}
+
+/// A place whose value a contract states: its name, who is asked for it, and what is there, of so many bits.
+fn found(entry: &Entry, place: &Given, bits: u32) -> (&'static str, Culprit, u64) {
+    let (here, abi) = (entry.here, entry.here.registers.abi);
+    let (name, by, all) = match place {
+        Given::Reg(reg) => (abi.name(*reg), Culprit::Register(*reg), here.get(*reg)),
+        Given::Vector(n) => {
+            let name = here.registers.machine.vectors.get(usize::from(*n)).map_or("", |vector| vector.name);
+            (name, Culprit::Unknown, low(&here.snapshot(), *n))
+        }
+        Given::Word(place) => {
+            let at = place.eval(entry).unwrap_or_default();
+            (intern(&format!("[{:#}]", place.show(abi))), Culprit::Memory(at), here.word(at))
+        }
+    };
+    (name, by, all & mask(bits))
+}
+
+/// What must be there. A value that the run does not have is not there, whatever is.
+fn wanted(Argument { value, bits }: &Argument, entry: &Entry, found: u64) -> u64 {
+    value.eval(entry).map_or(!found, |want| want & mask(*bits))
+}
+
+fn mask(bits: u32) -> u64 {
+    u64::MAX >> 64_u32.saturating_sub(bits).min(63)
 }
 
 /// The low 8 bytes of a vector register.

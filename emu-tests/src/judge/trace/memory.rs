@@ -7,6 +7,7 @@ use crate::engine::lent::Lends;
 use crate::engine::registers::Registers;
 use crate::report::Clause;
 use crate::report::place::{Place, SlotWritten};
+use crate::run::block::is_other_stack;
 
 impl Trace {
     /// A memory access by an instruction, before it takes effect.
@@ -21,7 +22,8 @@ impl Trace {
             writers.extend((first..at + size as u64).step_by(8).map(|slot| (slot, self.state.pc)));
         }
         let stack = &mut self.state.stack;
-        if stack.top == 0 || self.state.region.trampoline().is_none() {
+        // While another context switches, this stack is not the one that it is on.
+        if stack.top == 0 || is_other_stack(stack.top) || self.state.region.trampoline().is_none() {
             return;
         }
         let top = stack.top;

@@ -47,6 +47,7 @@ use crate::engine::registers::{Registers, Snapshot};
 use crate::engine::unwind::Table;
 use crate::report::Clause;
 use crate::report::place::Place;
+use crate::run::block::Before;
 use crate::run::case::{Case, Handler};
 
 /// Instructions after which a run is called a loop.
@@ -115,7 +116,7 @@ pub(crate) struct Trace {
     /// Symbols of memory whose words contracts state, with their addresses.
     pub named: Vec<(String, u64)>,
     /// The block as it is when the run begins.
-    pub block: Vec<u8>,
+    pub before: Before,
     /// What callbacks overwrite the stack below them with.
     pub garbage: Vec<u8>,
     /// Room for the frame of a callback.
