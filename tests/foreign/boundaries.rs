@@ -260,6 +260,13 @@ fn a_stub_gives_the_kernel_its_arguments_and_tells_errors_from_results() {
     assert_eq!(failing(&none), ["P10", "P11", "coverage"], "{}", none.check().1);
 }
 
+#[test]
+fn costs_that_nobody_counts_are_not_told() {
+    let (code, out, err) =
+        Case::new(SYSCALL, SYSCALL_CONTRACT).tool(&["cost", "--object", "t.o", "--contract", "t.toml"]);
+    assert!(code == Some(2) && err.contains("my_call, of kind syscall: no traced function leads to it"), "{out}{err}");
+}
+
 /// A stub is a function of its architecture.
 #[test]
 fn stubs_of_other_architectures_are_judged_too() {

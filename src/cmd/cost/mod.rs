@@ -240,6 +240,12 @@ fn above(cost: &Cost, bound: &Bound, contract: &Contract, target: &Target) -> Ve
 
 fn others(suite: &Suite, contract: &Contract, name: &str) -> Result<Others> {
     let (bytes, spent) = emu_tests::spent(suite, &contract.name)?;
+    if contract.kind.is_called() && spent.is_empty() {
+        let (symbol, kind) = (&contract.name, contract.kind.traits().word);
+        return Err(Error::new(format!(
+            "{symbol}, of kind {kind}: no traced function leads to it, and its costs are not counted"
+        )));
+    }
     let (contract, trampoline) = (name.to_owned(), contract.name.clone());
     Ok(Others { contract, trampoline, bytes, ways: distinct(ways(spent)) })
 }
