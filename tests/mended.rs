@@ -80,7 +80,11 @@ fn found(fault: &Fault, text: &str) -> Vec<String> {
             bench.tool(&gcc, &["-c", "-O1", "-fasynchronous-unwind-tables", protection, "use.c", "-o", "use.o"]);
             bench.tool(&format!("{tools}ar"), &["rcs", "libhand.a", "use.o", "hand.o"]);
             let report = report(&["audit", "libhand.a", "--format", "json"]);
-            assert!(report["findings"].is_array(), "{report:#}");
+            // What is not judged is not clean.
+            let functions =
+                report["units"].as_array().unwrap().iter().flat_map(|unit| unit["functions"].as_array().unwrap());
+            let judged = functions.filter(|f| f["symbol"] == "mended" && f["not_judged"].is_null());
+            assert_eq!(judged.count(), 1, "{}: {report:#}", fault.project);
             let told = |f: &Value| format!("{} {}", f["kind"].as_str().unwrap(), f["place"].as_str().unwrap());
             report["findings"].as_array().unwrap().iter().map(told).collect()
         }
@@ -91,7 +95,13 @@ fn found(fault: &Fault, text: &str) -> Vec<String> {
             );
             fs::write(bench.path("hand.toml"), format!("{head}{contract}stack-align = 16\n")).unwrap();
             let report = report(&["check", "--object", "hand.o", "--contract", "hand.toml", "--format", "json"]);
-            let failing = report["results"].as_array().unwrap().iter().filter(|row| row["verdict"] == "fail");
+            let results = report["results"].as_array().unwrap();
+            let clause = fault.found.split(' ').next();
+            let decided = |row: &Value| {
+                row["clause"].as_str() == clause && ["pass", "fail"].contains(&row["verdict"].as_str().unwrap())
+            };
+            assert!(results.iter().any(decided), "{}: {report:#}", fault.project);
+            let failing = results.iter().filter(|row| row["verdict"] == "fail");
             let told = failing.flat_map(|row| {
                 let clause = row["clause"].as_str().unwrap().to_owned();
                 row["failures"]
