@@ -10,6 +10,7 @@ mod fix;
 mod fixes;
 mod harness;
 mod judge;
+mod link;
 mod machine;
 mod model;
 mod native;
@@ -239,9 +240,11 @@ fn smaller(model: &Model, clauses: &[String], (judge, placed, harness): Means) -
 fn run_here(natives: &[(String, Ran)]) -> String {
     let mut out = String::new();
     for (name, ran) in natives {
-        let _ = match &ran.wrong[..] {
-            [] => writeln!(out, "\nRun on this machine: {name}: {}, all do what was asked for.", ran.said),
-            wrong => writeln!(out, "\nRun on this machine: {name}:\n\n- fails: {}", wrong.join("\n- fails: ")),
+        let lines = ran.wrong.iter().map(|line| format!("- fails: {line}\n"));
+        let lines: String = lines.chain(ran.known.iter().map(|line| format!("- known: {line}\n"))).collect();
+        let _ = match lines.is_empty() {
+            true => writeln!(out, "\nRun here: {name}: {}, all do what was asked for.", ran.said),
+            false => write!(out, "\nRun here: {name}: {}:\n\n{lines}", ran.said),
         };
     }
     out

@@ -2,17 +2,17 @@
 //! A kernel's JIT in a program of its own: how it is made, and how it is asked. `kernel/writers/writers.h` has the layout of
 //! requests and answers.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use super::link::{Program as Linked, command, compiled};
 use super::machine::{Here, Machine};
 use super::model::{Can, MOST_PROGRAMS, Model, Program};
 use super::native::Place;
 use crate::failure::Failure;
-use crate::tools::{call, name, read, root, write};
+use crate::tools::{name, read, write};
 use crate::tree::Tree;
 
 /// Flags of a trampoline (kernel include/linux/bpf.h, BPF_TRAMP_F_).
@@ -112,7 +112,7 @@ impl Harness<'_> {
 
     /// Where programs for other writers are made.
     pub fn place(&self) -> Place<'_> {
-        Place { dir: &self.dir, cross: &self.machine.cross, rethunk: self.machine.thunk.is_some() }
+        Place { dir: &self.dir, machine: self.machine, version: &self.version }
     }
 
     /// An object of the kernel from another text of its source.
@@ -168,13 +168,8 @@ impl Harness<'_> {
     /// Have images written, each with the kernel's error where it refuses.
     pub fn write(&self, models: &[Model]) -> Result<Vec<Result<Written, i32>>, Failure> {
         let requests: Vec<u8> = models.iter().flat_map(|model| self.request(model)).collect();
-        let (first, rest) = match self.machine.run.split_first() {
-            Some((first, rest)) => (first.into(), rest),
-            None => (self.program.clone(), &[][..]),
-        };
-        let mut command = Command::new(&first);
-        command.args(rest).args((!self.machine.run.is_empty()).then_some(&self.program));
-        let trouble = |e: std::io::Error| Failure::at(&first, e, "on Debian: apt-get install qemu-user");
+        let mut command = command(self.machine, &self.program);
+        let trouble = |e: std::io::Error| Failure::at(&self.program, e, "on Debian: apt-get install qemu-user");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(trouble)?;
         let mut to = child.stdin.take().ok_or_else(|| odd(&self.program, "takes no requests"))?;
         let writer = std::thread::spawn(move || to.write_all(&requests));
@@ -266,68 +261,11 @@ impl Harness<'_> {
     }
 }
 
-/// Compile our halves and link them with the kernel's objects to a program of this name in `dir`.
+/// The program that writes images, in `dir` and of this name.
 fn linked(machine: &Machine, dir: &Path, theirs: &[PathBuf], program: &str) -> Result<PathBuf, Failure> {
-    let (ours, program) = (root().join("lab/xtask/kernel/writers"), dir.join(program));
-    let first = machine.objects.first().map(Path::new).unwrap_or(dir);
-    let include = format!("-I{}", ours.display());
-    let silent = ["-Wno-missing-prototypes", "-Wno-missing-declarations", &include];
-    let mut objects = vec![compiled(dir, first, &ours.join("kernel.c"), &silent)?];
-    for from in theirs {
-        let copy = dir.join(format!("writers-{}", name(from)));
-        fs::copy(from, &copy).map_err(|e| Failure::at(from, e, "see what make said"))?;
-        objects.push(copy);
-    }
-    for object in objects.iter().filter(|_| machine.flags.is_some()) {
-        let mut bytes = fs::read(object).map_err(|e| Failure::at(object, e, "see what the compiler said"))?;
-        if let Some([at, bits]) = machine.flags
-            && let Some(byte) = bytes.get_mut(at)
-        {
-            *byte |= bits as u8;
-        }
-        write(object, &bytes)?;
-    }
-    let compiler = format!("{}gcc", machine.cross);
-    let include = format!("-I{}", ours.display());
-    let user = dir.join("writers-user.o");
-    let flags = ["-O2", "-Wall", "-Wextra", "-fno-pie", "-fno-builtin", &include, "-c", "-o"];
-    call(Command::new(&compiler).args(flags).arg(&user).arg(ours.join("user.c")))?;
-    objects.push(user);
-    // What is still undefined is zeros: a call there ends with a signal.
-    let zeros = dir.join("writers-zeros.c");
-    let missing = missing(&compiler, &objects, dir)?;
-    let zero = |symbol: &String| format!("char {symbol}[4096] __attribute__((aligned(64)));\n");
-    write(&zeros, missing.iter().map(zero).collect::<String>().as_bytes())?;
-    let around = "-Wl,--section-start=.around=0x28000000";
-    let link = ["-static", around, "-no-pie", "-fno-pie", "-fno-builtin", "-w", "-Wl,--no-warnings", "-o"];
-    call(Command::new(&compiler).args(link).arg(&program).args(&objects).arg(&zeros))?;
-    Ok(program)
-}
-
-/// A source compiled in the kernel's tree, by the command that compiled this object of it and with these flags.
-fn compiled(dir: &Path, object: &Path, source: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
-    let kept = dir.join(object).with_file_name(format!(".{}.cmd", name(object)));
-    let text = read(&kept)?;
-    let line = text.lines().next().and_then(|line| line.split_once(":= ")).map(|(_, command)| command);
-    let flags = line.and_then(|line| line.split_once(" -c -o ")).map(|(flags, _)| flags);
-    let flags = flags.ok_or_else(|| Failure::at(&kept, "says no command", "remove the directory"))?;
-    let flags: Vec<&str> = flags.split(' ').filter(|word| !word.starts_with("-Wp,-MMD,")).collect();
-    let made = dir.join(format!("made-{}", name(&source.with_extension("o"))));
-    let (flags, more) = (flags.join(" "), more.join(" "));
-    let command = format!("{flags} {more} -c -o {} {}", made.display(), source.display());
-    // It has quoted words.
-    call(Command::new("sh").arg("-c").arg(command).current_dir(dir))?;
-    Ok(made)
-}
-
-/// The symbols that nobody defines.
-fn missing(compiler: &str, objects: &[PathBuf], dir: &Path) -> Result<BTreeSet<String>, Failure> {
-    let mut link = Command::new(compiler);
-    link.args(["-static", "-no-pie", "-Wl,--no-warnings", "-o"]).arg(dir.join("writers-trial")).args(objects);
-    let run = link.output().map_err(|e| Failure::new(compiler, e.to_string(), "install it"))?;
-    let text = String::from_utf8_lossy(&run.stderr).into_owned();
-    let named = |line: &str| {
-        line.split_once("undefined reference to `").map(|(_, name)| name.trim_end_matches('\'').to_owned())
-    };
-    Ok(text.lines().filter_map(named).collect())
+    let first = machine.objects.first().map_or("", String::as_str);
+    // Where `.around` is does not depend on what is linked.
+    let around = &["-Wl,--section-start=.around=0x28000000"];
+    let kernel = Some(("kernel.c", first));
+    Linked { machine, dir, name: program, kernel, user: "user.c", theirs, flags: &[], link: around }.linked()
 }

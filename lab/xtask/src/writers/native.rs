@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writers that are judged by running what they wrote on this machine: a program of ours, linked with the kernel's object, calls the
-//! writer and then its code.
+//! Writers that a program of ours judges: linked with the kernel's object, it calls the writer, and runs or follows what it wrote.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::Deserialize;
 
+use super::link::{Program, command};
+use super::machine::Machine;
 use crate::failure::Failure;
-use crate::tools::{call, root};
 
 /// A writer of one object of the kernel.
 #[derive(Deserialize)]
@@ -18,18 +17,31 @@ pub struct Native {
     /// The machines in whose trees the object is.
     pub machines: Vec<String>,
     pub object: String,
-    /// The program, beside the other halves.
+    /// Others of the kernel that it needs.
+    #[serde(default)]
+    others: Vec<String>,
+    /// The program, beside the other halves, and what of it wants the kernel's headers.
     source: String,
+    kernel: Option<String>,
+    #[serde(default)]
+    known: Vec<Told>,
+}
+
+/// A line of a program that is known.
+#[derive(Deserialize)]
+struct Told {
+    version: String,
+    /// What it begins with.
+    says: String,
+    reason: String,
 }
 
 /// Where it is made.
 pub struct Place<'m> {
     /// The kernel's objects.
     pub dir: &'m Path,
-    /// What compilers' names begin with.
-    pub cross: &'m str,
-    /// Returns go through a thunk.
-    pub rethunk: bool,
+    pub machine: &'m Machine,
+    pub version: &'m str,
 }
 
 /// What a program says.
@@ -38,6 +50,8 @@ pub struct Ran {
     pub said: String,
     /// What does something else than was asked for.
     pub wrong: Vec<String>,
+    /// The same, where the reason is known, with it.
+    pub known: Vec<String>,
 }
 
 impl Native {
@@ -53,26 +67,33 @@ impl Native {
     /// Run it with the kernel's object, or with one that was made otherwise.
     pub fn run(&self, place: &Place, object: Option<&Path>) -> Result<Ran, Failure> {
         let program = self.linked(place, object)?;
-        let run = Command::new(&program).output().map_err(|e| Failure::at(&program, e, "remove it"))?;
-        let said = String::from_utf8_lossy(&run.stdout).into_owned();
-        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-        match run.status.code() {
-            Some(0 | 1) => {
-                let said = lines.pop().unwrap_or_default();
-                Ok(Ran { said, wrong: lines })
+        let run = command(place.machine, &program).output().map_err(|e| Failure::at(&program, e, "remove it"))?;
+        let out = String::from_utf8_lossy(&run.stdout).into_owned();
+        let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+        let said = match run.status.code() {
+            Some(0 | 1) => lines.pop().unwrap_or_default(),
+            _ => {
+                lines.push(run.status.to_string());
+                String::new()
             }
-            _ => Ok(Ran { said: String::new(), wrong: lines.into_iter().chain([run.status.to_string()]).collect() }),
-        }
+        };
+        let of = |line: &str| self.known.iter().find(|t| t.version == place.version && line.starts_with(&t.says));
+        let (known, wrong): (Vec<String>, Vec<String>) = lines.into_iter().partition(|line| of(line).is_some());
+        let told = |line: String| of(&line).map_or(line.clone(), |told| format!("{line}: {}", told.reason));
+        Ok(Ran { said, wrong, known: known.into_iter().map(told).collect() })
     }
 
     fn linked(&self, place: &Place, object: Option<&Path>) -> Result<PathBuf, Failure> {
-        let program = place.dir.join(format!("native-{}", self.source.trim_end_matches(".c")));
+        let name = format!("native-{}", self.source.trim_end_matches(".c"));
         let object = object.map_or_else(|| place.dir.join(&self.object), Path::to_path_buf);
-        let rethunk = format!("-DRETHUNK={}", u8::from(place.rethunk));
-        let flags = ["-O2", "-Wall", "-Wextra", "-fno-pie", "-no-pie", "-static", "-mno-red-zone", &rethunk];
-        let source = root().join("lab/xtask/kernel/writers").join(&self.source);
-        let mut compiler = Command::new(format!("{}gcc", place.cross));
-        call(compiler.args(flags).arg(source).arg(object).args(["-Wl,--no-warnings", "-o"]).arg(&program))?;
-        Ok(program)
+        let others = self.others.iter().map(|other| place.dir.join(other));
+        let theirs: Vec<PathBuf> = [object].into_iter().chain(others).collect();
+        let rethunk = format!("-DRETHUNK={}", u8::from(place.machine.thunk.is_some()));
+        let red = (place.machine.arch == "x86_64").then_some("-mno-red-zone");
+        let flags: Vec<&str> = red.into_iter().chain([rethunk.as_str()]).collect();
+        let kernel = self.kernel.as_deref().map(|source| (source, self.object.as_str()));
+        let (machine, dir) = (place.machine, place.dir);
+        Program { machine, dir, name: &name, kernel, user: &self.source, theirs: &theirs, flags: &flags, link: &[] }
+            .linked()
     }
 }
