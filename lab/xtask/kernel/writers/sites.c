@@ -129,6 +129,7 @@ int aarch64_insn_write_literal_u64(void *at, unsigned long long value) { return 
 void mutex_lock(void *lock) { (void)lock; }
 void mutex_unlock(void *lock) { (void)lock; }
 void flush_icache_all(void) { }
+void preempt_schedule(void) { }
 /* The limits are tried too: what is refused is said there. */
 int _printk(const char *format, ...) { (void)format; return 0; }
 int ___ratelimit(void *state, const char *function) { (void)state, (void)function; return 0; }

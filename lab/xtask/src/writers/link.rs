@@ -56,7 +56,7 @@ impl Program<'_> {
         let zero = |symbol: &String| format!("char {symbol}[4096] __attribute__((aligned(64)));\n");
         let missing = missing(&compiler, &objects, self.dir)?;
         write(&zeros, missing.iter().map(zero).collect::<String>().as_bytes())?;
-        let link = ["-static", "-no-pie", "-fno-pie", "-fno-builtin", "-w", "-Wl,--no-warnings"];
+        let link = ["-static", "-no-pie", "-fno-pie", "-fno-builtin", "-w"];
         let mut linker = Command::new(&compiler);
         call(linker.args(link).args(self.link).arg("-o").arg(&program).args(&objects).arg(&zeros))?;
         Ok(program)
@@ -104,7 +104,7 @@ pub fn compiled(dir: &Path, object: &Path, source: &Path, more: &[&str]) -> Resu
 /// The symbols that nobody defines.
 fn missing(compiler: &str, objects: &[PathBuf], dir: &Path) -> Result<BTreeSet<String>, Failure> {
     let mut link = Command::new(compiler);
-    link.args(["-static", "-no-pie", "-Wl,--no-warnings", "-o"]).arg(dir.join("writers-trial")).args(objects);
+    link.args(["-static", "-no-pie", "-o"]).arg(dir.join("writers-trial")).args(objects);
     let run = link.output().map_err(|e| Failure::new(compiler, e.to_string(), "install it"))?;
     let text = String::from_utf8_lossy(&run.stderr).into_owned();
     let named = |line: &str| {
