@@ -6,14 +6,10 @@
  */
 #define _GNU_SOURCE
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 #include "sites.h"
+#include "told.h"
 
 typedef unsigned long addr;
 
@@ -39,35 +35,7 @@ struct moment {
 static struct moment moments[64];
 static int count;
 
-/* What is wrong, and of what. */
-static struct kind {
-	char what[96], as[200];
-	unsigned long times;
-} kinds[32];
-static unsigned long sequences, now_site, now_caller, now_to;
-/* Something is wrong with this sequence: what follows from it is not told. */
-static bool told;
-
-static void wrong(const char *format, ...)
-{
-	char what[96];
-	va_list list;
-	int i = 0;
-
-	if (told)
-		return;
-	told = true;
-	va_start(list, format);
-	vsnprintf(what, sizeof(what), format, list);
-	va_end(list);
-	while (i < 31 && kinds[i].times && strcmp(kinds[i].what, what))
-		i++;
-	if (!kinds[i].times++) {
-		strcpy(kinds[i].what, what);
-		snprintf(kinds[i].as, sizeof(kinds[i].as), "the function %#lx, ftrace_caller %+ld bytes from it, the target %+ld from that",
-			 now_site, (long)(now_caller - now_site), (long)(now_to - now_caller));
-	}
-}
+static unsigned long sequences;
 
 static unsigned int *word_at(addr at, size_t size)
 {
@@ -188,8 +156,6 @@ static addr begun(addr at)
 	window = at - 16;
 	for (int i = 0; i < 8; i++)
 		text[i] = NOP;
-	now_site = at;
-	now_caller = sites_caller();
 	told = false;
 	sequences++;
 	return sites_ip(first);
@@ -235,7 +201,8 @@ static void sequence(addr at, addr caller, addr to, int one)
 	unsigned int users = one ? 1 : 2;
 	addr wanted = reached_by_call(to) ? to : caller;
 
-	now_to = to;
+	sprintf(told_as, "the function %#lx, ftrace_caller %+ld bytes from it, the target %+ld from that", at, (long)(from - at),
+		(long)(to - from));
 	may[0] = caller, may[1] = to, may[2] = caller, may[3] = caller;
 	if (sites_init(ip)) {
 		wrong("init: refused");
@@ -261,7 +228,7 @@ static void refused(addr at)
 {
 	addr ip = begun(at);
 
-	now_to = now_caller;
+	sprintf(told_as, "the function %#lx, ftrace_caller %+ld bytes from it", at, (long)(sites_caller() - at));
 	if (!sites_init(ip) && !sites_call(ip, sites_caller(), 0))
 		wrong("call: taken, with ftrace_caller out of reach");
 	if (here() != GOES_ON)
@@ -346,7 +313,6 @@ static void warned(int signal, siginfo_t *info, void *context)
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = warned, .sa_flags = SA_SIGINFO };
-	bool good = true;
 
 	sigaction(SIGTRAP, &action, NULL);
 	sigaction(SIGILL, &action, NULL);
@@ -355,11 +321,5 @@ int main(void)
 	if (sites_before() && (begun(0x40000000000c), sites_ip(first)))
 		wrong("a function at no multiple of 8 has a place for an ftrace_ops");
 #endif
-	for (int i = 0; i < 32; i++)
-		if (kinds[i].times) {
-			good = false;
-			printf("%s, %lu times, as of %s\n", kinds[i].what, kinds[i].times, kinds[i].as);
-		}
-	printf("%lu sequences\n", sequences);
-	return good ? 0 : 1;
+	return told_all(sequences, "sequences");
 }

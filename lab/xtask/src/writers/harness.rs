@@ -102,6 +102,10 @@ impl Harness<'_> {
             let options = common.iter().chain(&machine.options).map(|option| format!("CONFIG_{option}\n"));
             tree.configure(&options.collect::<String>())?;
             tree.make(&["prepare"])?;
+            let folders: Vec<&str> = machine.folders.iter().map(String::as_str).collect();
+            if !folders.is_empty() {
+                tree.make(&folders)?;
+            }
             tree.make(&targets)?;
         }
         let objects: Vec<PathBuf> = machine.objects.iter().map(|object| dir.join(object)).collect();

@@ -64,6 +64,9 @@ pub struct Machine {
     /// Objects of other writers.
     #[serde(default)]
     pub others: Vec<String>,
+    /// Folders whose objects are made together, as one of them needs what another rule of make writes.
+    #[serde(default)]
+    pub folders: Vec<String>,
     /// What the program is run by.
     pub run: Vec<String>,
     /// A byte of the objects that gets these bits.

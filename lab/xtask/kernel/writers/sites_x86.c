@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Has a kernel's ftrace.c and alternative.c write sites of x86_64 into a page of this process, and looks at them after each write: a CPU
+ * that executes one finds the old instruction, the new one, or a breakpoint, which the kernel's handler takes for one of the two; and what
+ * is behind a breakpoint changes only when all CPUs know of it. A line on stdout is a kind of site for which that is not so.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "sites_x86.h"
+#include "told.h"
+
+typedef unsigned long addr;
+
+/* A site each 16 bytes, and more of them than the kernel writes at once. */
+#define PLACE 0x30000000ul
+#define SITES 600
+#define SIZE (SITES * 16ul)
+
+static unsigned char *const text = (unsigned char *)PLACE, seen[SIZE];
+static struct written_site sites[SITES];
+static unsigned int count;
+static unsigned long steps;
+
+/* What CPUs know of a site: a breakpoint was written, and since the last write all have been told. */
+static struct known {
+	bool trap, all;
+} known[SITES];
+
+/* What the kernel's files call, or have in memory; some kernels have these themselves. */
+#define OR_THEIRS __attribute__((weak))
+int after_bootmem = 1;
+static const unsigned char nops[][11] = {
+	{ 0 }, { 0x90 }, { 0x66, 0x90 }, { 0x0f, 0x1f, 0x00 }, { 0x0f, 0x1f, 0x40, 0x00 }, { 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+};
+OR_THEIRS const unsigned char *const x86_nops[] = { NULL, nops[1], nops[2], nops[3], nops[4], nops[5] };
+static char page[64], entries[4096];
+/* Where 6.12 looks a page's number up. */
+static addr section[512], *sections[] = { section };
+addr **mem_section = sections;
+/* The kernel writes at another address of the same page: here at the same. It asks for one page, or for two that follow one another. */
+static bool asked;
+void *vmalloc_to_page(const void *at)
+{
+	if (!asked)
+		written_at((addr)at & ~0xffful);
+	asked = true;
+	return page;
+}
+int core_kernel_text(addr at) { (void)at; return 0; }
+int is_module_text_address(addr at) { (void)at; return 0; }
+void *get_locked_pte(void *mm, addr at, void **lock) { (void)mm, (void)at; *lock = page; return entries; }
+void *__get_locked_pte(void *mm, addr at, void **lock) { return get_locked_pte(mm, at, lock); }
+void _raw_spin_unlock(void *lock) { (void)lock; }
+void *use_temporary_mm(void *mm) { return mm; }
+void unuse_temporary_mm(void *mm) { (void)mm; }
+void switch_mm_irqs_off(void *from, void *to, void *task) { (void)from, (void)to, (void)task; }
+void perf_event_text_poke(const void *at, const void *old, size_t size, const void *new, size_t bytes)
+{
+	(void)at, (void)old, (void)size, (void)new, (void)bytes;
+}
+void mutex_lock(void *lock) { (void)lock; }
+void down_read(void *lock) { (void)lock; }
+void up_read(void *lock) { (void)lock; }
+void mutex_unlock(void *lock) { (void)lock; }
+void preempt_schedule_thunk(void) { }
+int __cond_resched(void) { return 0; }
+STUB long copy_from_kernel_nofault(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
+STUB void ftrace_bug(int error, void *rec) { (void)rec; wrong("the kernel says that a site is not as it should be: error %d", error); }
+STUB int _printk(const char *format, ...) { fprintf(stderr, "sites_x86: %s\n", format + 2); return 0; }
+/* Objects with mitigations return and branch through these. */
+asm(".globl __x86_return_thunk, __x86_indirect_thunk_r13\n__x86_return_thunk: ret\n__x86_indirect_thunk_r13: jmp *%r13\n");
+void __fentry__(void);
+OR_THEIRS void *x86_return_thunk;
+OR_THEIRS int cpu_wants_rethunk(void) { return 0; }
+OR_THEIRS int cpu_wants_rethunk_at(void *at) { (void)at; return 0; }
+void *callthunks_translate_call_dest(void *dest) { return dest; }
+
+/* The instruction of a site that calls or jumps to `to`, or goes on (SDM vol. 2: CALL, JMP, NOP). */
+static void instruction(unsigned char *bytes, addr ip, addr to)
+{
+	int offset = (to & ~1ul) - ip - 5;
+
+	memcpy(bytes, "\x0f\x1f\x44\0\0", 5);
+	if (!to)
+		return;
+	bytes[0] = to & 1 && written_jumps() ? 0xe9 : 0xe8;
+	memcpy(bytes + 1, &offset, 4);
+}
+
+/* Does the handler do what the instruction does? */
+static bool does(const struct written_trap *trap, addr ip, addr sp, addr to)
+{
+	if (!to)
+		return trap->ip == ip + 5 && trap->sp == sp;
+	if (to & 1 && written_jumps())
+		return trap->ip == (to & ~1ul) && trap->sp == sp;
+	return trap->ip == to && trap->sp == sp - 8 && *(addr *)trap->sp == ip + 5;
+}
+
+STUB static void trapped(const struct written_site *site)
+{
+	static addr stack[8];
+	addr sp = (addr)&stack[6];
+	struct written_trap trap = written_trapped(site->ip, sp);
+
+	if (!trap.handled)
+		wrong("a breakpoint is not the kernel's");
+	else if (!does(&trap, site->ip, sp, site->from) && !does(&trap, site->ip, sp, site->to))
+		wrong("a breakpoint leads elsewhere");
+}
+
+/* All that has changed since the last time. */
+STUB static void look(void)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		addr offset = sites[i].ip - PLACE;
+		unsigned char *was = seen + offset, *is = text + offset;
+		struct known *cpus = &known[i];
+		bool rest = memcmp(was + 1, is + 1, 4);
+
+		if (is[0] == 0xcc)
+			trapped(&sites[i]);
+		if (was[0] == is[0] && !rest)
+			continue;
+		if (was[0] == 0xcc && !(cpus->trap && cpus->all))
+			wrong("written before all CPUs know of the last write");
+		if (was[0] != 0xcc && (rest || is[0] != 0xcc))
+			wrong("written with no breakpoint in front");
+		if (was[0] == 0xcc && is[0] != 0xcc && rest)
+			wrong("all is written at once");
+		*cpus = (struct known){ .trap = is[0] == 0xcc };
+		memcpy(was, is, 5);
+	}
+	for (addr i = 0; i < SIZE; i++)
+		if (seen[i] != text[i]) {
+			wrong("a write outside of sites");
+			seen[i] = text[i];
+		}
+}
+
+/* The kernel has written. */
+STUB void flush_tlb_mm_range(void *mm, addr from, addr to, unsigned int shift, bool freed)
+{
+	(void)mm, (void)from, (void)to, (void)shift, (void)freed;
+	asked = false;
+	look();
+}
+
+/* All CPUs do something. */
+STUB void on_each_cpu_cond_mask(void *cond, void *function, void *info, bool wait, const void *mask)
+{
+	(void)cond, (void)function, (void)info, (void)mask;
+	if (!wait)
+		wrong("nobody waits for other CPUs");
+	for (unsigned int i = 0; i < count; i++)
+		known[i].all = true;
+}
+
+static void step(const char *name)
+{
+	told = false;
+	steps++;
+	sprintf(told_as, "%s of %u sites, %#lx from %#lx to %#lx", name, count, sites[0].ip, sites[0].from, sites[0].to);
+	written_step(sites, count);
+	for (unsigned int i = 0; i < count; i++) {
+		unsigned char bytes[5];
+
+		instruction(bytes, sites[i].ip, sites[i].to);
+		if (memcmp(bytes, (void *)sites[i].ip, 5))
+			wrong("%s: leads elsewhere", name);
+		if (sites[i].from != sites[i].to && !known[i].all)
+			wrong("%s: not all CPUs know of it", name);
+		sites[i].from = sites[i].to;
+		known[i] = (struct known){ 0 };
+	}
+}
+
+static void all_to(addr to, const char *name)
+{
+	for (unsigned int i = 0; i < count; i++)
+		sites[i].to = to ? to + 16 * i : 0;
+	step(name);
+}
+
+/* Sites as the compiler leaves them, at this byte of their 16, and as the kernel finds them. */
+static void begin(unsigned int n, unsigned int first)
+{
+	count = n;
+	memset(text, 0x90, SIZE);
+	memset(known, 0, sizeof(known));
+	told = false;
+	sprintf(told_as, "init of %u sites", n);
+	for (unsigned int i = 0; i < n; i++) {
+		sites[i] = (struct written_site){ .ip = PLACE + 16 * i + first };
+		instruction((unsigned char *)sites[i].ip, sites[i].ip, (addr)__fentry__);
+		if (written_boot(sites[i].ip))
+			wrong("init: refused");
+	}
+	for (unsigned int i = 0; i < n; i++)
+		if (memcmp((void *)sites[i].ip, nops[5], 5))
+			wrong("init: no instruction without effect");
+	memcpy(seen, text, SIZE);
+}
+
+static void sequence(addr one, addr two)
+{
+	all_to(one, "call");
+	all_to(two, "modify");
+	all_to(one, "modify back");
+	all_to(0, "off");
+	all_to(two, "call of another");
+	all_to(0, "off again");
+}
+
+/* CLI and STI are not a process's; where the kernel says that something cannot be, the program ends. */
+static void refused(int signal, siginfo_t *info, void *context)
+{
+	greg_t *ip = &((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+	unsigned char insn = *(unsigned char *)*ip;
+
+	(void)info;
+	if (signal == SIGSEGV && (insn == 0xfa || insn == 0xfb)) {
+		++*ip;
+		return;
+	}
+	printf("the kernel's code ends with signal %d at %#llx, as of %s\nnothing\n", signal, *ip, told_as);
+	fflush(stdout);
+	_Exit(1);
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
+	static const addr to[] = { 0x401000, 0x30100000, PLACE + 0x7fff0000, 0x80000000 + PLACE };
+
+	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGILL, &action, NULL);
+	if (mmap(text, 16384, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return 3;
+	for (unsigned int i = 0; i < 4; i++)
+		for (unsigned int j = 0; j < 4; j++)
+			for (unsigned int first = 0; first < 11; first++)
+				for (unsigned int n = 1; n < SITES; n *= 8) {
+					begin(n, first);
+					sequence(to[i], to[j]);
+					if (written_jumps())
+						sequence(to[i], to[j] | 1);
+				}
+	return told_all(steps, "steps");
+}
