@@ -76,7 +76,7 @@ impl Files {
         };
         write(&files.kallsyms, (symbols.join("\n") + "\n").as_bytes())?;
         let release = told("release: ").first().copied().unwrap_or_default().to_owned();
-        write(&files.kcore, &core(kernel, &release, &told("memory: "))?)?;
+        write(&files.kcore, &core((&kernel.name, kernel.on.elf_machine), &release, &told("memory: "))?)?;
         write(&files.btf, &types(image, dir)?)?;
         Ok(files)
     }
@@ -105,8 +105,8 @@ fn sited(files: &Files) -> Result<bool, Failure> {
 }
 
 /// An ELF core file with this memory: addresses, and bytes in hexadecimal digits.
-fn core(kernel: &Kernel, release: &str, memory: &[&str]) -> Result<Vec<u8>, Failure> {
-    let odd = || Failure::new(&kernel.name, "prints memory that cannot be read", "boot it again");
+pub fn core((name, machine): (&str, u16), release: &str, memory: &[&str]) -> Result<Vec<u8>, Failure> {
+    let odd = || Failure::new(name, "prints memory that cannot be read", "run it again");
     let mut parts: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for line in memory {
         let (at, digits) = line.split_once(' ').ok_or_else(odd)?;
@@ -115,7 +115,6 @@ fn core(kernel: &Kernel, release: &str, memory: &[&str]) -> Result<Vec<u8>, Fail
         parts.insert(at, (0..digits.len()).step_by(2).map(byte).collect::<Option<_>>().ok_or_else(odd)?);
     }
     let note = format!("OSRELEASE={release}\n");
-    let machine = kernel.on.elf_machine;
     let count = parts.len() + 1;
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     let halves = |out: &mut Vec<u8>, all: &[u16]| all.iter().for_each(|half| out.extend(half.to_le_bytes()));
@@ -178,10 +177,28 @@ fn plain(image: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Have the tool judge all of it; print what it says of each, and whether it found as many as the kernel lists.
 fn judged(files: &Files) -> Result<bool, Failure> {
+    let (verdicts, said) = verdicts(&files.kcore, &files.kallsyms, Some(&files.btf))?;
+    for (name, (verdict, more)) in &verdicts {
+        println!("    {verdict}: {name}{more}");
+    }
+    if verdicts.len() != files.trampolines {
+        println!("    {} trampolines in the report, {} in the kernel's list", verdicts.len(), files.trampolines);
+        print!("{said}");
+    }
+    let good = verdicts.values().all(|(verdict, _)| ["holds", "not judged"].contains(&verdict.as_str()));
+    Ok(good && verdicts.len() == files.trampolines && files.trampolines > 0)
+}
+
+/// What the tool says of each trampoline in a kernel's memory: the verdict, and of what; and what it says on stderr.
+pub fn verdicts(
+    kcore: &Path,
+    kallsyms: &Path,
+    btf: Option<&Path>,
+) -> Result<(BTreeMap<String, (String, String)>, String), Failure> {
     let mut tool = tramptool();
-    tool.args(["check", "--format", "json", "--kcore"]).arg(&files.kcore).arg("--kallsyms").arg(&files.kallsyms);
-    let run = tool.arg("--btf").arg(&files.btf).output();
-    let run = run.map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
+    tool.args(["check", "--format", "json", "--kcore"]).arg(kcore).arg("--kallsyms").arg(kallsyms);
+    tool.args(btf.map(|btf| [Path::new("--btf"), btf]).into_iter().flatten());
+    let run = tool.output().map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
     let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
     let mut verdicts: BTreeMap<String, (String, String)> = BTreeMap::new();
     for result in report["results"].as_array().map_or(&[][..], |all| all) {
@@ -201,13 +218,5 @@ fn judged(files: &Files) -> Result<bool, Failure> {
             _ => {}
         }
     }
-    for (name, (verdict, more)) in &verdicts {
-        println!("    {verdict}: {name}{more}");
-    }
-    if verdicts.len() != files.trampolines {
-        println!("    {} trampolines in the report, {} in the kernel's list", verdicts.len(), files.trampolines);
-        print!("{}", String::from_utf8_lossy(&run.stderr));
-    }
-    let good = verdicts.values().all(|(verdict, _)| ["holds", "not judged"].contains(&verdict.as_str()));
-    Ok(good && verdicts.len() == files.trampolines && files.trampolines > 0)
+    Ok((verdicts, String::from_utf8_lossy(&run.stderr).into_owned()))
 }

@@ -12,6 +12,7 @@ mod harness;
 mod judge;
 mod link;
 mod machine;
+mod memory;
 mod model;
 mod native;
 

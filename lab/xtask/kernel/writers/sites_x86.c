@@ -5,10 +5,7 @@
  * is behind a breakpoint changes only when all CPUs know of it. A line on stdout is a kind of site for which that is not so.
  */
 #define _GNU_SOURCE
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include "sites_x86.h"
 #include "told.h"
@@ -29,55 +26,6 @@ static unsigned long steps;
 static struct known {
 	bool trap, all;
 } known[SITES];
-
-/* What the kernel's files call, or have in memory; some kernels have these themselves. */
-#define OR_THEIRS __attribute__((weak))
-int after_bootmem = 1;
-static const unsigned char nops[][11] = {
-	{ 0 }, { 0x90 }, { 0x66, 0x90 }, { 0x0f, 0x1f, 0x00 }, { 0x0f, 0x1f, 0x40, 0x00 }, { 0x0f, 0x1f, 0x44, 0x00, 0x00 },
-};
-OR_THEIRS const unsigned char *const x86_nops[] = { NULL, nops[1], nops[2], nops[3], nops[4], nops[5] };
-static char page[64], entries[4096];
-/* Where 6.12 looks a page's number up. */
-static addr section[512], *sections[] = { section };
-addr **mem_section = sections;
-/* The kernel writes at another address of the same page: here at the same. It asks for one page, or for two that follow one another. */
-static bool asked;
-void *vmalloc_to_page(const void *at)
-{
-	if (!asked)
-		written_at((addr)at & ~0xffful);
-	asked = true;
-	return page;
-}
-int core_kernel_text(addr at) { (void)at; return 0; }
-int is_module_text_address(addr at) { (void)at; return 0; }
-void *get_locked_pte(void *mm, addr at, void **lock) { (void)mm, (void)at; *lock = page; return entries; }
-void *__get_locked_pte(void *mm, addr at, void **lock) { return get_locked_pte(mm, at, lock); }
-void _raw_spin_unlock(void *lock) { (void)lock; }
-void *use_temporary_mm(void *mm) { return mm; }
-void unuse_temporary_mm(void *mm) { (void)mm; }
-void switch_mm_irqs_off(void *from, void *to, void *task) { (void)from, (void)to, (void)task; }
-void perf_event_text_poke(const void *at, const void *old, size_t size, const void *new, size_t bytes)
-{
-	(void)at, (void)old, (void)size, (void)new, (void)bytes;
-}
-void mutex_lock(void *lock) { (void)lock; }
-void down_read(void *lock) { (void)lock; }
-void up_read(void *lock) { (void)lock; }
-void mutex_unlock(void *lock) { (void)lock; }
-void preempt_schedule_thunk(void) { }
-int __cond_resched(void) { return 0; }
-STUB long copy_from_kernel_nofault(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
-STUB void ftrace_bug(int error, void *rec) { (void)rec; wrong("the kernel says that a site is not as it should be: error %d", error); }
-STUB int _printk(const char *format, ...) { fprintf(stderr, "sites_x86: %s\n", format + 2); return 0; }
-/* Objects with mitigations return and branch through these. */
-asm(".globl __x86_return_thunk, __x86_indirect_thunk_r13\n__x86_return_thunk: ret\n__x86_indirect_thunk_r13: jmp *%r13\n");
-void __fentry__(void);
-OR_THEIRS void *x86_return_thunk;
-OR_THEIRS int cpu_wants_rethunk(void) { return 0; }
-OR_THEIRS int cpu_wants_rethunk_at(void *at) { (void)at; return 0; }
-void *callthunks_translate_call_dest(void *dest) { return dest; }
 
 /* The instruction of a site that calls or jumps to `to`, or goes on (SDM vol. 2: CALL, JMP, NOP). */
 static void instruction(unsigned char *bytes, addr ip, addr to)
@@ -142,23 +90,20 @@ STUB static void look(void)
 		}
 }
 
-/* The kernel has written. */
-STUB void flush_tlb_mm_range(void *mm, addr from, addr to, unsigned int shift, bool freed)
+static void all_know(bool wait)
 {
-	(void)mm, (void)from, (void)to, (void)shift, (void)freed;
-	asked = false;
-	look();
-}
-
-/* All CPUs do something. */
-STUB void on_each_cpu_cond_mask(void *cond, void *function, void *info, bool wait, const void *mask)
-{
-	(void)cond, (void)function, (void)info, (void)mask;
 	if (!wait)
 		wrong("nobody waits for other CPUs");
 	for (unsigned int i = 0; i < count; i++)
 		known[i].all = true;
 }
+
+#define AFTER_WRITE look()
+#define ON_ALL_CPUS(wait) all_know(wait)
+#include "poke.h"
+
+STUB long copy_from_kernel_nofault(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
+STUB void ftrace_bug(int error, void *rec) { (void)rec; wrong("the kernel says that a site is not as it should be: error %d", error); }
 
 static void step(const char *name)
 {
@@ -201,7 +146,7 @@ static void begin(unsigned int n, unsigned int first)
 			wrong("init: refused");
 	}
 	for (unsigned int i = 0; i < n; i++)
-		if (memcmp((void *)sites[i].ip, nops[5], 5))
+		if (memcmp((void *)sites[i].ip, x86_nops[5], 5))
 			wrong("init: no instruction without effect");
 	memcpy(seen, text, SIZE);
 }
@@ -216,29 +161,11 @@ static void sequence(addr one, addr two)
 	all_to(0, "off again");
 }
 
-/* CLI and STI are not a process's; where the kernel says that something cannot be, the program ends. */
-static void refused(int signal, siginfo_t *info, void *context)
-{
-	greg_t *ip = &((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
-	unsigned char insn = *(unsigned char *)*ip;
-
-	(void)info;
-	if (signal == SIGSEGV && (insn == 0xfa || insn == 0xfb)) {
-		++*ip;
-		return;
-	}
-	printf("the kernel's code ends with signal %d at %#llx, as of %s\nnothing\n", signal, *ip, told_as);
-	fflush(stdout);
-	_Exit(1);
-}
-
 int main(void)
 {
-	struct sigaction action = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
 	static const addr to[] = { 0x401000, 0x30100000, PLACE + 0x7fff0000, 0x80000000 + PLACE };
 
-	sigaction(SIGSEGV, &action, NULL);
-	sigaction(SIGILL, &action, NULL);
+	as_kernel();
 	if (mmap(text, 16384, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return 3;
 	for (unsigned int i = 0; i < 4; i++)

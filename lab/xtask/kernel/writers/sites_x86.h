@@ -14,8 +14,6 @@ struct written_trap {
 	unsigned long ip, sp;
 };
 
-/* Where text is written: the page of the text itself. */
-void written_at(unsigned long text);
 /* The compiler's call becomes an instruction without effect, as at boot. The kernel's error, or 0. */
 int written_boot(unsigned long ip);
 /* All of these at once, as while the kernel runs. */

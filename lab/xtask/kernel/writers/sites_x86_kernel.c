@@ -3,21 +3,10 @@
  * The kernel's half of a program that has a kernel's ftrace.c and alternative.c write sites: compiled as these are, with the kernel's own
  * headers.
  */
-#include <linux/version.h>
-#include <linux/cpumask.h>
 #include <linux/ftrace.h>
-#include <linux/percpu.h>
-#include <asm/text-patching.h>
 
+#include "poke_kernel.h"
 #include "sites_x86.h"
-
-#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
-#define text_poke_mm_addr poking_addr
-#define smp_text_poke_int3_handler poke_int3_handler
-#endif
-
-/* There is one CPU. */
-struct cpumask __cpu_possible_mask = { { 1 } }, __cpu_online_mask = { { 1 } };
 
 static struct written_site *all;
 static unsigned int count, at;
@@ -53,7 +42,6 @@ int ftrace_update_record(struct dyn_ftrace *rec, bool enable) { return 0; }
 unsigned long ftrace_get_addr_curr(struct dyn_ftrace *rec) { return all[at].from; }
 unsigned long ftrace_get_addr_new(struct dyn_ftrace *rec) { return all[at].to; }
 
-void written_at(unsigned long text) { text_poke_mm_addr = text; }
 int written_jumps(void) { return IS_ENABLED(CONFIG_DYNAMIC_FTRACE_WITH_JMP); }
 
 int written_boot(unsigned long ip)

@@ -106,7 +106,7 @@ impl Harness<'_> {
             if !folders.is_empty() {
                 tree.make(&folders)?;
             }
-            tree.make(&targets)?;
+            tree.make(&targets.into_iter().filter(|object| !dir.join(object).exists()).collect::<Vec<_>>())?;
         }
         let objects: Vec<PathBuf> = machine.objects.iter().map(|object| dir.join(object)).collect();
         let program = linked(machine, &dir, &objects, "writers")?;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::link::{Program, command};
 use super::machine::Machine;
+use super::memory;
 use crate::failure::Failure;
 
 /// A writer of one object of the kernel.
@@ -23,6 +24,9 @@ pub struct Native {
     /// The program, beside the other halves, and what of it wants the kernel's headers.
     source: String,
     kernel: Option<String>,
+    /// It prints symbols and memory, in which the tool finds what it judges.
+    #[serde(default)]
+    judged: bool,
     #[serde(default)]
     known: Vec<Told>,
 }
@@ -77,6 +81,12 @@ impl Native {
                 String::new()
             }
         };
+        if self.judged {
+            lines = match run.status.success() {
+                true => memory::judged(place, &lines, &said)?,
+                false => lines.pop().into_iter().collect(),
+            };
+        }
         let of = |line: &str| self.known.iter().find(|t| t.version == place.version && line.starts_with(&t.says));
         let (known, wrong): (Vec<String>, Vec<String>) = lines.into_iter().partition(|line| of(line).is_some());
         let told = |line: String| of(&line).map_or(line.clone(), |told| format!("{line}: {}", told.reason));
