@@ -40,13 +40,13 @@ struct Asked {
     images: usize,
     seed: u64,
     names: Vec<String>,
-    /// Take fixes back, in place of judging what there is.
-    fixes: bool,
+    /// Take fixes back, in place of judging what there is: those whose subjects have this.
+    fixes: Option<String>,
 }
 
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
-        let mut asked = Asked { images: 2000, seed: 1, names: Vec::new(), fixes: false };
+        let mut asked = Asked { images: 2000, seed: 1, names: Vec::new(), fixes: None };
         let refused = |what: String| Failure::new("cargo xtask writers", what, "see `cargo xtask help`");
         let mut words = args.iter();
         while let Some(word) = words.next() {
@@ -57,7 +57,8 @@ impl Asked {
             match word.as_str() {
                 "--images" => asked.images = number()? as usize,
                 "--seed" => asked.seed = number()?,
-                "--fixes" => asked.fixes = true,
+                "--fixes" => asked.fixes = Some(asked.fixes.unwrap_or_default()),
+                "--subject" => asked.fixes = words.next().cloned(),
                 option if option.starts_with('-') => return Err(refused(format!("unknown option {option}"))),
                 name => asked.names.push(name.to_owned()),
             }
@@ -100,8 +101,8 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     };
     let versions = chosen(manifest.versions.iter().collect());
     let names = chosen(manifest.machine.iter().map(|machine| &machine.name).collect());
-    if asked.fixes {
-        return taken_back(&manifest, &versions, &names, &asked);
+    if let Some(subject) = &asked.fixes {
+        return taken_back(&manifest, (&versions, &names, subject), &asked);
     }
     let (mut rows, mut natives) = (Vec::new(), Vec::new());
     for version in &versions {
@@ -129,10 +130,15 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
 }
 
 /// Take back each fix of these writers.
-fn taken_back(manifest: &Manifest, versions: &[String], names: &[String], asked: &Asked) -> Result<Outcome, Failure> {
+fn taken_back(
+    manifest: &Manifest,
+    (versions, names, subject): (&[String], &[String], &str),
+    asked: &Asked,
+) -> Result<Outcome, Failure> {
     let mut out = "| fix | year | writer | images | noticed by |\n|---|--:|---|--:|---|\n".to_owned();
     let mut good = true;
-    let of_these = |fix: &&Fix| versions.contains(&fix.version) && names.contains(&fix.machine);
+    let of_these =
+        |fix: &&Fix| versions.contains(&fix.version) && names.contains(&fix.machine) && fix.subject.contains(subject);
     for fix in manifest.fix.iter().filter(of_these) {
         let machine = manifest.machine.iter().find(|machine| machine.name == fix.machine);
         let machine = machine.ok_or_else(|| Failure::new(&fix.machine, "is no writer", "mend writers.toml"))?;

@@ -194,6 +194,21 @@ static void moments_lead(void)
 	}
 }
 
+/* Another ftrace_ops comes to a site that is on, and has a probe's EBREAK in the place of its first instruction. */
+static void probed(addr ip, int one)
+{
+	unsigned int *word = &text[(function - window) / 4], auipc = word[0];
+	int before = count;
+
+	word[0] = 0x00100073;
+	if (sites_modify(ip, sites_caller(), sites_caller(), one))
+		wrong("modify of a site with a probe: refused");
+	else if (word[0] != 0x00100073)
+		wrong("modify of a site with a probe: the breakpoint is lost");
+	word[0] = auipc;
+	count = before;
+}
+
 /* Off, on, to a target and back, another way round, off: with ftrace_caller reached by `caller`. */
 static void sequence(addr at, addr caller, addr to, int one)
 {
@@ -215,6 +230,8 @@ static void sequence(addr at, addr caller, addr to, int one)
 	count = 0;
 	remember();
 	stands("call", sites_call(ip, from, one), caller, users);
+	if (sites_have_probes())
+		probed(ip, one);
 	stands("modify", sites_modify(ip, from, to, one), wanted, users);
 	stands("modify back", sites_modify(ip, to, from, one), caller, users);
 	stands("off", sites_off(ip, from), GOES_ON, 0);
@@ -250,17 +267,18 @@ static void sweep(void)
 			addr site = (at & ~15ul) + bump;
 
 			function = site;
-			sites_module(0, 0, 0);
+			sites_module(0, 0, 0, 0);
 			if (reached_by_call(caller))
 				plt = 0;
 			else
 				refused(site);
-			function = site;
-			if (plt)
-				sites_module(site & ~0xffful, 0x20000, plt);
-			for (int j = 0; j < 2 * N; j++)
-				for (int k = 0; k < 2; k++)
-					sequence(site, plt ? plt : caller, site + 4 + (j & 1 ? -far[j / 2] : far[j / 2]), k);
+			for (int init = 0; init < (plt ? 2 : 1); init++) {
+				if (plt)
+					sites_module(site & ~0xffful, 0x20000, plt, init);
+				for (int j = 0; j < 2 * N; j++)
+					for (int k = 0; k < 2; k++)
+						sequence(site, plt ? plt : caller, site + 4 + (j & 1 ? -far[j / 2] : far[j / 2]), k);
+			}
 		}
 	}
 }

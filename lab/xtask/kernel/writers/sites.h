@@ -19,7 +19,12 @@ int sites_call(unsigned long ip, unsigned long to, int one);
 int sites_modify(unsigned long ip, unsigned long from, unsigned long to, int one);
 int sites_off(unsigned long ip, unsigned long from);
 
-/* What follows is about the module that has the site: its text, and the one branch in it that reaches ftrace_caller. */
-void sites_module(unsigned long text, unsigned long size, unsigned long plt);
+/*
+ * The module that has the site, in its text or, with `init`, in that which is freed when it has begun; and the one branch beside that text
+ * which reaches ftrace_caller.
+ */
+void sites_module(unsigned long text, unsigned long size, unsigned long plt, int init);
+/* A breakpoint of a probe may stand in the place of the first instruction while the second is written. */
+int sites_have_probes(void);
 
 #endif

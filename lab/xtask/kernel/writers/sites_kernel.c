@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* The kernel's half of a program that has a kernel's ftrace.c write sites: compiled as that is, with the kernel's own headers. */
+#include <linux/version.h>
 #include <linux/ftrace.h>
 #include <linux/module.h>
 
@@ -13,7 +14,7 @@ const struct ftrace_ops ftrace_list_ops, ftrace_nop_ops;
 struct ftrace_ops *ftrace_find_unique_ops(struct dyn_ftrace *rec) { return &single; }
 struct module *__module_text_address(unsigned long at)
 {
-	return within_module_mem_type(at, &module, MOD_TEXT) ? &module : NULL;
+	return within_module_mem_type(at, &module, MOD_TEXT) || within_module_mem_type(at, &module, MOD_INIT_TEXT) ? &module : NULL;
 }
 
 unsigned long sites_ip(unsigned long first) { return ftrace_call_adjust(first); }
@@ -63,12 +64,19 @@ int sites_off(unsigned long ip, unsigned long from)
 	return ftrace_make_nop(NULL, &rec, from);
 }
 
-void sites_module(unsigned long text, unsigned long size, unsigned long plt)
+int sites_have_probes(void) { return IS_ENABLED(CONFIG_RISCV) && LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0); }
+
+void sites_module(unsigned long text, unsigned long size, unsigned long plt, int init)
 {
+	/* The other text of the module is far away, and so is its branch. */
+	const unsigned long far = 1ul << 40;
+
 	memset(&module, 0, sizeof(module));
-	module.mem[MOD_TEXT].base = (void *)text;
-	module.mem[MOD_TEXT].size = size;
+	module.mem[MOD_TEXT].base = (void *)(init ? text + far : text);
+	module.mem[MOD_INIT_TEXT].base = (void *)(init ? text : text + far);
+	module.mem[MOD_TEXT].size = module.mem[MOD_INIT_TEXT].size = size;
 #ifdef CONFIG_ARM64
-	module.arch.ftrace_trampolines = (struct plt_entry *)plt;
+	module.arch.ftrace_trampolines = (struct plt_entry *)(init ? plt + far : plt);
+	module.arch.init_ftrace_trampolines = (struct plt_entry *)(init ? plt : plt + far);
 #endif
 }

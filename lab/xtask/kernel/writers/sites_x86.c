@@ -27,10 +27,21 @@ static struct known {
 	bool trap, all;
 } known[SITES];
 
-/* The instruction of a site that calls or jumps to `to`, or goes on (SDM vol. 2: CALL, JMP, NOP). */
+/* Sites are calls, or Jcc of 6 bytes with this opcode: 0x80 and a condition. */
+static unsigned char condition;
+static unsigned int length(void) { return condition ? 6 : 5; }
+
+/* The instruction of a site that calls or jumps to `to`, or goes on (SDM vol. 2: CALL, JMP, Jcc, NOP). */
 static void instruction(unsigned char *bytes, addr ip, addr to)
 {
-	int offset = (to & ~1ul) - ip - 5;
+	int offset = (to & ~1ul) - ip - length();
+
+	if (condition) {
+		bytes[0] = 0x0f;
+		bytes[1] = condition;
+		memcpy(bytes + 2, &offset, 4);
+		return;
+	}
 
 	memcpy(bytes, "\x0f\x1f\x44\0\0", 5);
 	if (!to)
@@ -39,9 +50,11 @@ static void instruction(unsigned char *bytes, addr ip, addr to)
 	memcpy(bytes + 1, &offset, 4);
 }
 
-/* Does the handler do what the instruction does? */
-static bool does(const struct written_trap *trap, addr ip, addr sp, addr to)
+/* Does the handler do what the instruction does? Of conditions, JE and JNE are asked for. */
+static bool does(const struct written_trap *trap, addr ip, addr sp, addr to, bool zero)
 {
+	if (condition)
+		return trap->ip == (zero == !(condition & 1) ? to : ip + 6) && trap->sp == sp;
 	if (!to)
 		return trap->ip == ip + 5 && trap->sp == sp;
 	if (to & 1 && written_jumps())
@@ -53,12 +66,16 @@ STUB static void trapped(const struct written_site *site)
 {
 	static addr stack[8];
 	addr sp = (addr)&stack[6];
-	struct written_trap trap = written_trapped(site->ip, sp);
 
-	if (!trap.handled)
-		wrong("a breakpoint is not the kernel's");
-	else if (!does(&trap, site->ip, sp, site->from) && !does(&trap, site->ip, sp, site->to))
-		wrong("a breakpoint leads elsewhere");
+	for (int zero = 0; zero < 2; zero++) {
+		/* ZF is bit 6 of EFLAGS. */
+		struct written_trap trap = written_trapped(site->ip, sp, zero ? 1 << 6 : 0);
+
+		if (!trap.handled)
+			wrong("a breakpoint is not the kernel's");
+		else if (!does(&trap, site->ip, sp, site->from, zero) && !does(&trap, site->ip, sp, site->to, zero))
+			wrong("a breakpoint leads elsewhere");
+	}
 }
 
 /* All that has changed since the last time. */
@@ -68,7 +85,7 @@ STUB static void look(void)
 		addr offset = sites[i].ip - PLACE;
 		unsigned char *was = seen + offset, *is = text + offset;
 		struct known *cpus = &known[i];
-		bool rest = memcmp(was + 1, is + 1, 4);
+		bool rest = memcmp(was + 1, is + 1, length() - 1);
 
 		if (is[0] == 0xcc)
 			trapped(&sites[i]);
@@ -81,7 +98,7 @@ STUB static void look(void)
 		if (was[0] == 0xcc && is[0] != 0xcc && rest)
 			wrong("all is written at once");
 		*cpus = (struct known){ .trap = is[0] == 0xcc };
-		memcpy(was, is, 5);
+		memcpy(was, is, length());
 	}
 	for (addr i = 0; i < SIZE; i++)
 		if (seen[i] != text[i]) {
@@ -105,17 +122,33 @@ static void all_know(bool wait)
 STUB long copy_from_kernel_nofault(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
 STUB void ftrace_bug(int error, void *rec) { (void)rec; wrong("the kernel says that a site is not as it should be: error %d", error); }
 
-static void step(const char *name)
+static void write_all(void) { written_step(sites, count); }
+
+/* All but the first are queued, the last first or last; then the first is written alone. */
+static void write_mixed(void)
+{
+	unsigned char bytes[6];
+
+	for (unsigned int i = 1; i < count; i++) {
+		instruction(bytes, sites[i].ip, sites[i].to);
+		written_queue(sites[i].ip, bytes, length());
+	}
+	instruction(bytes, sites[0].ip, sites[0].to);
+	written_single(sites[0].ip, bytes, length());
+	written_queued();
+}
+
+static void step(const char *name, void (*written)(void))
 {
 	told = false;
 	steps++;
 	sprintf(told_as, "%s of %u sites, %#lx from %#lx to %#lx", name, count, sites[0].ip, sites[0].from, sites[0].to);
-	written_step(sites, count);
+	written();
 	for (unsigned int i = 0; i < count; i++) {
-		unsigned char bytes[5];
+		unsigned char bytes[6];
 
 		instruction(bytes, sites[i].ip, sites[i].to);
-		if (memcmp(bytes, (void *)sites[i].ip, 5))
+		if (memcmp(bytes, (void *)sites[i].ip, length()))
 			wrong("%s: leads elsewhere", name);
 		if (sites[i].from != sites[i].to && !known[i].all)
 			wrong("%s: not all CPUs know of it", name);
@@ -124,11 +157,11 @@ static void step(const char *name)
 	}
 }
 
-static void all_to(addr to, const char *name)
+static void all_to(addr to, const char *name, void (*written)(void))
 {
 	for (unsigned int i = 0; i < count; i++)
 		sites[i].to = to ? to + 16 * i : 0;
-	step(name);
+	step(name, written);
 }
 
 /* Sites as the compiler leaves them, at this byte of their 16, and as the kernel finds them. */
@@ -153,12 +186,31 @@ static void begin(unsigned int n, unsigned int first)
 
 static void sequence(addr one, addr two)
 {
-	all_to(one, "call");
-	all_to(two, "modify");
-	all_to(one, "modify back");
-	all_to(0, "off");
-	all_to(two, "call of another");
-	all_to(0, "off again");
+	all_to(one, "call", write_all);
+	all_to(two, "modify", write_all);
+	all_to(one, "modify back", write_all);
+	all_to(0, "off", write_all);
+	all_to(two, "call of another", write_all);
+	all_to(0, "off again", write_all);
+	all_to(one, "alone and queued", write_mixed);
+	all_to(two, "alone and queued, modify", write_mixed);
+}
+
+/* Conditional tail calls, as static calls have them. */
+static void conditional(unsigned int n, unsigned int first, addr one, addr two)
+{
+	condition = 0x84 + n % 2;
+	count = n;
+	memset(text, 0x90, SIZE);
+	memset(known, 0, sizeof(known));
+	for (unsigned int i = 0; i < n; i++) {
+		sites[i] = (struct written_site){ .ip = PLACE + 16 * i + first, .from = one + 16 * i };
+		instruction((unsigned char *)sites[i].ip, sites[i].ip, sites[i].from);
+	}
+	memcpy(seen, text, SIZE);
+	all_to(two, "Jcc", write_mixed);
+	all_to(one, "Jcc back", write_mixed);
+	condition = 0;
 }
 
 int main(void)
@@ -174,8 +226,11 @@ int main(void)
 				for (unsigned int n = 1; n < SITES; n *= 8) {
 					begin(n, first);
 					sequence(to[i], to[j]);
-					if (written_jumps())
+					if (written_jumps()) {
+						begin(n, first);
 						sequence(to[i], to[j] | 1);
+					}
+					conditional(n, first % 10, to[i], to[j]);
 				}
 	return told_all(steps, "steps");
 }

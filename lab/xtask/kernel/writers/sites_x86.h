@@ -18,7 +18,11 @@ struct written_trap {
 int written_boot(unsigned long ip);
 /* All of these at once, as while the kernel runs. */
 void written_step(struct written_site *sites, unsigned int count);
-struct written_trap written_trapped(unsigned long ip, unsigned long sp);
+struct written_trap written_trapped(unsigned long ip, unsigned long sp, unsigned long flags);
+/* An instruction in the place of another at once; or when `written_queued` is called, with others. */
+void written_single(unsigned long ip, const unsigned char *bytes, unsigned int size);
+void written_queue(unsigned long ip, const unsigned char *bytes, unsigned int size);
+void written_queued(void);
 int written_jumps(void);
 
 #endif

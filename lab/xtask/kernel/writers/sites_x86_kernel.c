@@ -58,12 +58,24 @@ void written_step(struct written_site *sites, unsigned int n)
 	ftrace_replace_code(1);
 }
 
-struct written_trap written_trapped(unsigned long ip, unsigned long sp)
+struct written_trap written_trapped(unsigned long ip, unsigned long sp, unsigned long flags)
 {
-	struct pt_regs regs = { .ip = ip + 1, .sp = sp };
+	struct pt_regs regs = { .ip = ip + 1, .sp = sp, .flags = flags };
 	struct written_trap trap = { .handled = smp_text_poke_int3_handler(&regs) };
 
 	trap.ip = regs.ip;
 	trap.sp = regs.sp;
 	return trap;
 }
+
+void written_single(unsigned long ip, const unsigned char *bytes, unsigned int size)
+{
+	smp_text_poke_single((void *)ip, bytes, size, NULL);
+}
+
+void written_queue(unsigned long ip, const unsigned char *bytes, unsigned int size)
+{
+	smp_text_poke_batch_add((void *)ip, bytes, size, NULL);
+}
+
+void written_queued(void) { smp_text_poke_batch_finish(); }
