@@ -716,6 +716,51 @@ fn the_sites_of_a_kernel_are_told_by_their_bytes() {
     b.refuses(&["sites"], &["<FILE>"]);
 }
 
+/// A kernel whose functions have sites of two instructions: the entry trampoline, one that is on, the same with a kprobe's breakpoint
+/// first, one that is off with such a breakpoint, and one that has no site. Far before them is a trampoline of BPF.
+fn of_two_instructions(machine: u16) -> Bench {
+    const AT: u64 = 0xffff_ffff_8060_0000;
+    let b = Bench::new();
+    let (entry, mut memory) = (AT, vec![0_u32; 16]);
+    let mut symbols = format!("{:016x} t bpf_trampoline_1 [bpf]\n{entry:016x} T ftrace_caller\n", AT - (1 << 28));
+    for (n, name) in ["traced", "probed", "idle", "none"].iter().enumerate() {
+        let at = AT + 64 * (n as u64 + 1);
+        let back = entry.wrapping_sub(at);
+        // Move the link register away, or what leads to the entry trampoline; a call; a breakpoint; nothing.
+        let [first, call, trap, nop] = match machine {
+            183 => {
+                [0xaa1e_03e9, 0x9400_0000 | (back.wrapping_sub(4) as u32 >> 2 & 0x03ff_ffff), 0xd420_0080, 0xd503_201f]
+            }
+            _ => [0x0000_0297, (back as u32) << 20 | 0x0002_82e7, 0x0010_0073, 0x0000_0013],
+        };
+        memory.extend(match *name {
+            "traced" => [first, call],
+            "probed" => [trap, call],
+            "idle" => [trap, nop],
+            _ => [trap, first],
+        });
+        memory.resize(16 * (n + 2), 0);
+        symbols += &format!("{at:016x} T {name}\n");
+    }
+    let memory: Vec<u8> = memory.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(b.path("kcore"), core(machine, AT, &memory)).unwrap();
+    fs::write(b.path("kallsyms"), symbols).unwrap();
+    b
+}
+
+#[test]
+fn a_site_is_told_with_a_kprobe_in_it_and_by_the_entry_trampoline() {
+    for machine in [183, 243] {
+        let b = of_two_instructions(machine);
+        let text = b.ok(&["sites", "--kcore", "kcore", "--kallsyms", "kallsyms", "--format", "json"]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let sites = report["sites"].as_array().unwrap().iter();
+        let found: Vec<_> = sites.map(|site| ["function", "state", "target"].map(|key| site[key].clone())).collect();
+        assert_eq!(found, [["traced", "on", "ftrace_caller"], ["probed", "on", "ftrace_caller"]], "{machine}");
+        assert_eq!(report["totals"]["off"], 1, "{machine}");
+    }
+}
+
 /// Programs before the function see 0 as its result, and after it bit 63 is set before the context: of an image that has no session,
 /// both are missing.
 #[test]

@@ -113,26 +113,39 @@ impl Reader<'_> {
         let protocol = &self.site.protocol;
         let all = [&protocol.initial, &protocol.disabled, &protocol.call].into_iter().flatten();
         let before = all.filter(|w| !matches!(w.what, What::Op | What::NopOp(_))).map(|w| w.at).min().unwrap_or(0);
-        for pad in PADS {
-            let Some(bytes) = code.get(pad as usize..) else { continue };
-            let ip = symbol.address.wrapping_add(pad).wrapping_add_signed(-before);
-            let found = Bytes { at: symbol.address.wrapping_add(pad), bytes };
-            if let Some(state) = self.state(ip, &found)? {
-                return Ok(Some(RunningSite { function: symbol.name.clone(), ip, state }));
+        // A kprobe may have its breakpoint in the place of an instruction of the site: of one before that address.
+        for may_be_probed in [false, true].into_iter().take(if before < 0 { 2 } else { 1 }) {
+            for pad in PADS {
+                let Some(bytes) = code.get(pad as usize..) else { continue };
+                let from = if may_be_probed { self.breakpoint(bytes)? } else { 0 };
+                let ip = symbol.address.wrapping_add(pad).wrapping_add_signed(-before);
+                let found = Bytes { at: symbol.address.wrapping_add(pad), bytes, from };
+                if let Some(state) = self.state(ip, &found)? {
+                    return Ok(Some(RunningSite { function: symbol.name.clone(), ip, state }));
+                }
             }
         }
         Ok(None)
+    }
+
+    /// The size of the breakpoint that code begins with, whatever its number is; 0 if it begins with another instruction.
+    fn breakpoint(&self, code: &[u8]) -> Result<u64> {
+        let machine = self.backend.machine();
+        let first = |code: &[u8]| disassemble(machine, code, 0).map(|lines| lines.into_iter().next());
+        let (Some(found), Some(trap)) = (first(code)?, first(machine.trap)?) else { return Ok(0) };
+        let mnemonic = |text: &str| text.split_whitespace().next().map(str::to_owned);
+        Ok(if mnemonic(&found.text) == mnemonic(&trap.text) { found.size as u64 } else { 0 })
     }
 
     /// What the site at `ip` does, if these bytes are one.
     fn state(&self, ip: u64, found: &Bytes) -> Result<Option<State>> {
         let on = |target, jump| self.written(ip, SiteState::Enabled { target, op: Some(0), jump });
         let off = self.written(ip, SiteState::Disabled);
-        if off.as_ref().is_some_and(|writes| found.has(writes, 0)) {
+        if off.as_ref().is_some_and(|writes| found.has(writes, found.from)) {
             return Ok(Some(State::Off));
         }
         let all = || self.trampolines.iter().flat_map(|(to, one)| [(*to, one, false), (*to, one, true)]);
-        let found_on = all().find(|(to, _, jump)| on(*to, *jump).is_some_and(|writes| found.has(&writes, 0)));
+        let found_on = all().find(|(to, _, jump)| on(*to, *jump).is_some_and(|writes| found.has(&writes, found.from)));
         if let Some((_, Trampoline { name, calls }, jump)) = found_on {
             return Ok(Some(State::On { target: name.clone(), jump, calls: calls.clone() }));
         }
@@ -148,7 +161,7 @@ impl Reader<'_> {
         let lines = disassemble(self.backend.machine(), found.bytes, 0)?;
         for target in lines.iter().take(2).filter_map(|line| line.target) {
             let target = found.at.wrapping_add(target as u64);
-            let goes = |jump| on(target, jump).is_some_and(|writes| found.has(&writes, 0));
+            let goes = |jump| on(target, jump).is_some_and(|writes| found.has(&writes, found.from));
             if !self.is_own(found.at, target) && [false, true].into_iter().any(goes) {
                 let name = self.kernel.symbols.at(target).map_or_else(|| format!("{target:#x}"), |s| s.name.clone());
                 return Ok(Some(State::Elsewhere { target: name }));
@@ -164,9 +177,16 @@ impl Reader<'_> {
         module(target).is_empty() || module(target) == module(at)
     }
 
-    /// What stands at a site in a state; none if it cannot be in it.
+    /// What stands at a site in a state; none if it cannot be in it. What is too far away for the site itself, it reaches through the
+    /// entry trampoline, and is on with that.
     fn written(&self, ip: u64, state: SiteState) -> Option<Vec<Write>> {
         let spot = Spot { ip, has_op: false, toward: self.entry, nop_op: None };
+        match state {
+            SiteState::Enabled { target, .. } if self.site.goes_to(self.backend, spot, target) != target => {
+                return None;
+            }
+            _ => {}
+        }
         self.site.patch(self.backend, spot, state).ok()
     }
 }
@@ -187,6 +207,8 @@ fn trampoline(kernel: &Kernel, backend: &dyn Backend, symbol: &Symbol) -> Trampo
 struct Bytes<'m> {
     at: u64,
     bytes: &'m [u8],
+    /// How many of them something else took the place of.
+    from: u64,
 }
 
 impl Bytes<'_> {
