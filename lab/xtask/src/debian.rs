@@ -27,25 +27,29 @@ pub struct Place {
     pub image: PathBuf,
 }
 
-/// Debian's newest kernel of a version for clouds, which boots without modules; from the cache if one is there, else downloaded,
-/// which is also returned.
-pub fn debian(kernel: &Kernel, arch: &str, cache: &Path) -> Result<(Place, bool), Failure> {
+/// Debian's newest kernel of a version and a flavour, which boots without modules; from the cache if one is there, else downloaded,
+/// which is also returned. The architecture is the flavour's last word.
+pub fn debian(kernel: &Kernel, cache: &Path) -> Result<(Place, bool), Failure> {
+    let flavour = kernel.on.debian.as_str();
+    let arch = flavour.rsplit('-').next().unwrap_or(flavour);
     let dir = cache.join("debian").join(&kernel.version).join(arch);
     let unpacked = dir.join("root");
     let fresh = !unpacked.exists();
     if fresh {
-        eprintln!("downloading Debian's kernel {} for {arch}, some 30 to 85 MB", kernel.version);
-        fetch(kernel, arch, &dir, cache)?;
+        eprintln!("downloading Debian's kernel {} for {arch}, some 30 to 105 MB", kernel.version);
+        fetch(kernel, (arch, flavour), &dir, cache)?;
     }
     let sources = unpacked.join("usr/src");
-    let (start, end) = (format!("linux-headers-{}.", kernel.version), format!("-cloud-{arch}"));
+    let (start, end) = (format!("linux-headers-{}.", kernel.version), format!("-{flavour}"));
     let entries = fs::read_dir(&sources).map_err(|e| Failure::at(&sources, e, "remove this directory"))?;
     let mut names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
     let headers = names.find(|name| name.starts_with(&start) && name.ends_with(&end));
     let headers = headers.ok_or_else(|| Failure::at(&sources, "no headers in it", "remove this directory"))?;
     let version = headers.trim_start_matches("linux-headers-");
-    let images = [format!("boot/vmlinuz-{version}"), format!("usr/lib/modules/{version}/vmlinuz")];
-    let image = images.iter().map(|file| unpacked.join(file)).find(|file| file.exists());
+    let names = ["vmlinuz", "vmlinux"];
+    let places = |name| [format!("boot/{name}-{version}"), format!("usr/lib/modules/{version}/{name}")];
+    let images = names.into_iter().flat_map(places);
+    let image = images.map(|file| unpacked.join(file)).find(|file| file.exists());
     let place = Place {
         image: image.ok_or_else(|| Failure::at(&unpacked, "no kernel in it", "remove this directory"))?,
         what: format!("Debian's {version}"),
@@ -71,20 +75,22 @@ fn variables(kernel: &Kernel, headers: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Download and unpack it.
-fn fetch(kernel: &Kernel, arch: &str, dir: &Path, cache: &Path) -> Result<(), Failure> {
+fn fetch(kernel: &Kernel, (arch, flavour): (&str, &str), dir: &Path, cache: &Path) -> Result<(), Failure> {
     let part = dir.join("root.part");
-    let (prefix, suffix) = (format!("linux-headers-{}.", kernel.version), format!("-cloud-{arch}"));
+    let (prefix, suffix) = (format!("linux-headers-{}.", kernel.version), format!("-{flavour}"));
     let lists = dir.join("apt");
     let mut apt = Apt::new(&lists, &Archive::Host, Some(arch))?;
     let mut version = newest(&apt, &prefix, &suffix)?;
-    if version.is_none() {
-        apt = Apt::new(&lists, &Archive::Suite(&format!("{NEWER}-backports")), Some(arch))?;
-        version = newest(&apt, &prefix, &suffix)?;
+    for suite in [NEWER.to_owned(), format!("{NEWER}-backports")] {
+        if version.is_none() {
+            apt = Apt::new(&lists, &Archive::Suite(&suite), Some(arch))?;
+            version = newest(&apt, &prefix, &suffix)?;
+        }
     }
     let Some(version) = version else {
         return Err(Failure::new(
             "apt-cache pkgnames",
-            format!("has no kernel {} for clouds", kernel.version),
+            format!("has no kernel {} of flavour {flavour}", kernel.version),
             "give this machine the network, and the security archive of Debian 12 in its list of sources",
         ));
     };

@@ -44,8 +44,11 @@ pub struct Platform {
     /// Where it runs.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What Debian calls the architecture, where its release has such a kernel.
-    pub debian: Option<String>,
+    /// The flavour of Debian's kernels for it.
+    pub debian: String,
+    /// Modules are loaded into Debian's kernel, else into one of ours.
+    #[serde(default)]
+    pub loads_into_debian: bool,
     /// What is replaced.
     pub swap: Vec<Swap>,
 }

@@ -24,6 +24,7 @@ mod hook;
 mod hostile;
 mod kernel;
 mod kernels;
+mod listed;
 mod modules;
 mod objects;
 mod packages;
@@ -110,7 +111,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "running",
-        usage: "[--profile NAME] [KERNEL ...]  boot Debian's kernels with BPF programs and tracers, and judge the trampolines that they wrote",
+        usage: "[--profile NAME] [KERNEL ...]  boot Debian's kernels with BPF programs, tracers and probes, and judge the trampolines that they wrote",
         run: running::run,
     },
     Verb {

@@ -38,8 +38,8 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let start = Begun::now();
     let good = match how {
         "--fetch" => {
-            let mut with_arch = chosen.filter_map(|k| Some((k, k.on.debian.as_deref()?)));
-            with_arch.try_for_each(|(k, arch)| debian(k, arch, &cache).map(drop))?;
+            let mut debians = chosen.filter(|k| k.on.loads_into_debian);
+            debians.try_for_each(|k| debian(k, &cache).map(drop))?;
             true
         }
         "" if names.is_empty() => all(&kernels, None, &cache)?,
@@ -108,9 +108,9 @@ fn load<'k>(
     let (mut good, mut downloaded) = (true, false);
     for kernel in kernels {
         let start = Instant::now();
-        let (place, fresh) = match &kernel.on.debian {
-            Some(arch) => debian(kernel, arch, cache)?,
-            None => (ours(kernel, linux.clone(), cache)?, false),
+        let (place, fresh) = match kernel.on.loads_into_debian {
+            true => debian(kernel, cache)?,
+            false => (ours(kernel, linux.clone(), cache)?, false),
         };
         downloaded |= fresh;
         let (row, well) = judge(kernel, &place, start.elapsed().as_secs_f64())?;

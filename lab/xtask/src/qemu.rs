@@ -19,7 +19,7 @@ const WELL: &str = "init: all is well";
 pub const FINDING: &str = "finding: ";
 
 /// How lines of `kernel/running.c` begin.
-const TOLD: [&str; 5] = ["memory: ", "traced: ", "symbol: ", "release: ", "running: "];
+const TOLD: [&str; 7] = ["memory: ", "traced: ", "kprobe: ", "link: ", "symbol: ", "release: ", "running: "];
 
 /// What runs in a kernel, and how long that is waited for.
 pub struct Trial<'t> {

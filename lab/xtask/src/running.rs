@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask running`: boots Debian's own kernels with BPF programs and tracers, takes the trampolines that they wrote out of their
-//! memory, and has the tool judge all of them.
+//! `cargo xtask running`: boots Debian's own kernels with BPF programs, tracers and probes, takes the trampolines that they wrote out of
+//! their memory, has the tool judge all of them, and compares what it found with the kernel's own lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::debian::debian;
 use crate::failure::Failure;
 use crate::kernels::{Kernel, kernels, profile_in};
+use crate::listed::{Lists, Written};
 use crate::modules::vmlinux;
-use crate::qemu::{Trial, archive, program};
+use crate::qemu::{Boot, Trial, archive, program};
 use crate::tools::{root, tramptool, write};
 use crate::tree::cache;
 use crate::verb::Outcome;
@@ -29,17 +30,53 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let all = kernels(Some(profile))?;
         let asked = |k: &&Kernel| k.first() && (names.is_empty() || names.contains(&&k.name));
         for kernel in all.iter().filter(asked) {
-            let Some(arch) = &kernel.on.debian else { continue };
-            let (place, _) = debian(kernel, arch, &cache)?;
+            let place = match debian(kernel, &cache) {
+                Ok((place, _)) => place,
+                // The archive of one architecture may be out of order when those of others are not.
+                Err(failure) => {
+                    println!("{}: Debian's kernel {} is not to be had: {failure}", kernel.name, kernel.version);
+                    good = false;
+                    continue;
+                }
+            };
             let dir = cache.join("running").join(format!("{}-{}", kernel.version, kernel.name));
             fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
             println!("{}: {}", kernel.name, place.what);
-            let files = Files::boot(kernel, &place.image, &dir)?;
-            good &= judged(&files)?;
-            good &= sited(&files)?;
+            let boot = boot(kernel, &place.image, &dir)?;
+            let lists = lists(&boot);
+            let files = Files::write(kernel, &place.image, &boot, &dir)?;
+            println!("    {}", lists.counts());
+            good &= judged(&files, &lists)?;
+            good &= sited(&files, &lists)?;
         }
     }
     Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Boot a kernel with our program.
+fn boot(kernel: &Kernel, image: &Path, dir: &Path) -> Result<Boot, Failure> {
+    let init = program(&kernel.on.cross, &root().join("lab/xtask/kernel/running.c"))?;
+    let initramfs = dir.join("initramfs");
+    write(&initramfs, &archive([("init".to_owned(), init)].iter()))?;
+    let boot = kernel.on.machine.boot(image, &Trial::new(&initramfs))?;
+    boot.must_be_well(&kernel.name)?;
+    told(&boot, "running: ").iter().for_each(|line| println!("    {line}"));
+    Ok(boot)
+}
+
+/// What our program told, of the lines that begin so.
+fn told<'b>(boot: &'b Boot, start: &str) -> Vec<&'b str> {
+    boot.told.iter().filter_map(|line| line.strip_prefix(start)).collect()
+}
+
+/// What the kernel's own lists say.
+fn lists(boot: &Boot) -> Lists<'_> {
+    Lists {
+        symbols: told(boot, "symbol: "),
+        traced: told(boot, "traced: "),
+        kprobes: told(boot, "kprobe: "),
+        links: told(boot, "link: "),
+    }
 }
 
 /// What the tool is given.
@@ -47,43 +84,25 @@ struct Files {
     kcore: PathBuf,
     kallsyms: PathBuf,
     btf: PathBuf,
-    /// What the kernel's own list of symbols has of trampolines.
-    trampolines: usize,
-    /// The functions that are traced, by the kernel's own list.
-    traced: BTreeSet<String>,
 }
 
 impl Files {
-    /// Boot a kernel, and write down what it tells.
-    fn boot(kernel: &Kernel, image: &Path, dir: &Path) -> Result<Files, Failure> {
-        let init = program(&kernel.on.cross, &root().join("lab/xtask/kernel/running.c"))?;
-        let initramfs = dir.join("initramfs");
-        write(&initramfs, &archive([("init".to_owned(), init)].iter()))?;
-        let boot = kernel.on.machine.boot(image, &Trial::new(&initramfs))?;
-        boot.must_be_well(&kernel.name)?;
-        let told =
-            |start: &str| -> Vec<&str> { boot.told.iter().filter_map(|line| line.strip_prefix(start)).collect() };
-        told("running: ").iter().for_each(|line| println!("    {line}"));
-        let symbols = told("symbol: ");
-        let names = [" bpf_trampoline_", " ftrace_trampoline", " kprobe_insn_page", " kprobe_optinsn_page"];
-        let written = |line: &&&str| names.iter().any(|name| line.contains(name));
-        let files = Files {
-            kcore: dir.join("kcore"),
-            kallsyms: dir.join("kallsyms"),
-            btf: dir.join("btf"),
-            trampolines: symbols.iter().filter(written).count(),
-            traced: told("traced: ").into_iter().map(str::to_owned).collect(),
-        };
-        write(&files.kallsyms, (symbols.join("\n") + "\n").as_bytes())?;
-        let release = told("release: ").first().copied().unwrap_or_default().to_owned();
-        write(&files.kcore, &core((&kernel.name, kernel.on.elf_machine), &release, &told("memory: "))?)?;
+    /// Write down what a kernel told; beside what the tool is given, the kernel's list of kprobes.
+    fn write(kernel: &Kernel, image: &Path, boot: &Boot, dir: &Path) -> Result<Files, Failure> {
+        let files = Files { kcore: dir.join("kcore"), kallsyms: dir.join("kallsyms"), btf: dir.join("btf") };
+        let lines = |start: &str| told(boot, start).join("\n") + "\n";
+        write(&files.kallsyms, lines("symbol: ").as_bytes())?;
+        write(&dir.join("kprobes"), lines("kprobe: ").as_bytes())?;
+        let release = told(boot, "release: ").first().copied().unwrap_or_default().to_owned();
+        write(&files.kcore, &core((&kernel.name, kernel.on.elf_machine), &release, &told(boot, "memory: "))?)?;
         write(&files.btf, &types(image, dir)?)?;
         Ok(files)
     }
 }
 
-/// Have the tool say what each site does; print it, and whether those are on that the kernel lists, and no others.
-fn sited(files: &Files) -> Result<bool, Failure> {
+/// Have the tool say what each site does; print it, and whether those are on that the kernel lists, and no others, and lead to what it
+/// says.
+fn sited(files: &Files, lists: &Lists) -> Result<bool, Failure> {
     let mut tool = tramptool();
     tool.args(["sites", "--format", "json", "--kcore"]).arg(&files.kcore).arg("--kallsyms").arg(&files.kallsyms);
     let run = tool.output().map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
@@ -94,14 +113,18 @@ fn sited(files: &Files) -> Result<bool, Failure> {
         let calls = site["calls"].as_str().map_or(String::new(), |calls| format!(", which calls {calls}"));
         println!("    site: {} {} {}{calls}", text(site, "function"), text(site, "state"), text(site, "target"));
     }
-    let on = sites.iter().filter(|site| site["state"] == "on").map(|site| text(site, "function"));
-    let on: BTreeSet<String> = on.collect();
-    println!("    {} sites on, {} off; {} in the kernel's list", on.len(), report["totals"]["off"], files.traced.len());
-    if on != files.traced || !run.status.success() {
-        println!("    the kernel's list: {:?}", files.traced);
+    let on: Vec<_> = sites.iter().filter(|site| site["state"] == "on").collect();
+    let astray = on.iter().map(|site| (text(site, "function"), text(site, "target")));
+    let astray: Vec<_> = astray.filter(|(function, target)| !lists.leads(function, target)).collect();
+    astray.iter().for_each(|(function, _)| println!("    the kernel says that the site of {function} leads elsewhere"));
+    let on: BTreeSet<String> = on.iter().map(|site| text(site, "function")).collect();
+    let traced = lists.functions();
+    println!("    {} sites on, {} off; {} in the kernel's list", on.len(), report["totals"]["off"], traced.len());
+    if on != traced || !run.status.success() {
+        println!("    the kernel's list: {traced:?}");
         print!("{}", String::from_utf8_lossy(&run.stderr));
     }
-    Ok(on == files.traced && run.status.success() && !on.is_empty())
+    Ok(on == traced && astray.is_empty() && run.status.success() && !on.is_empty())
 }
 
 /// An ELF core file with this memory: addresses, and bytes in hexadecimal digits.
@@ -175,18 +198,21 @@ fn plain(image: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Have the tool judge all of it; print what it says of each, and whether it found as many as the kernel lists.
-fn judged(files: &Files) -> Result<bool, Failure> {
+/// Have the tool judge all of it; print what it says of each, and whether it found those that the kernel lists.
+fn judged(files: &Files, lists: &Lists) -> Result<bool, Failure> {
     let (verdicts, said) = verdicts(&files.kcore, &files.kallsyms, Some(&files.btf))?;
     for (name, (verdict, more)) in &verdicts {
         println!("    {verdict}: {name}{more}");
     }
-    if verdicts.len() != files.trampolines {
-        println!("    {} trampolines in the report, {} in the kernel's list", verdicts.len(), files.trampolines);
+    let found: BTreeSet<Written> = verdicts.keys().filter_map(|name| Written::told(name)).collect();
+    lists.idle(&found).iter().for_each(|one| println!("    no site leads to {}@{:#x}", one.name, one.address));
+    let wrong = lists.differences(&found);
+    if !wrong.is_empty() {
+        wrong.iter().for_each(|line| println!("    {line}"));
         print!("{said}");
     }
     let good = verdicts.values().all(|(verdict, _)| ["holds", "not judged"].contains(&verdict.as_str()));
-    Ok(good && verdicts.len() == files.trampolines && files.trampolines > 0)
+    Ok(good && wrong.is_empty() && !found.is_empty())
 }
 
 /// What the tool says of each trampoline in a kernel's memory: the verdict, and of what; and what it says on stderr.
