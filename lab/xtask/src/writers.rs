@@ -146,12 +146,15 @@ fn taken_back(
         let harness = Harness::build(&manifest.common, machine, &fix.version, &linux, &cache()?)?;
         let known = manifest.known_of(&machine.arch, &fix.version);
         let object = fixes::object(fix, &harness, &linux)?;
-        let taken = match manifest.native.iter().find(|native| native.writes(&fix.file, &machine.name)) {
-            Some(native) => {
-                let wrong = native.run(&harness.place(), Some(&object))?.wrong;
+        let natives: Vec<_> = manifest.native.iter().filter(|native| native.has(&fix.file, &machine.name)).collect();
+        let taken = match natives.is_empty() {
+            true => fixes::taken_back(fix, (&harness, &object), (machine, &known), (asked.images, asked.seed))?,
+            false => {
+                let runs = natives.iter().map(|native| native.run(&harness.place(), Some((&fix.file, &object))));
+                let wrong: Vec<String> =
+                    runs.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(|ran| ran.wrong).collect();
                 Taken { differ: wrong.len(), noticed: wrong.into_iter().next() }
             }
-            None => fixes::taken_back(fix, (&harness, &object), (machine, &known), (asked.images, asked.seed))?,
         };
         good &= taken.noticed.is_some() != fix.unnoticed.is_some();
         let noticed = taken.noticed.or(fix.unnoticed.as_ref().map(|why| format!("nothing: {why}")));

@@ -59,18 +59,23 @@ pub struct Ran {
 }
 
 impl Native {
-    /// Is it the writer of this object's source, in the tree of this machine?
-    pub fn writes(&self, source: &str, machine: &str) -> bool {
-        self.of(machine) && Path::new(source).with_extension("o") == Path::new(&self.object)
+    /// Is the object of this source in it, in the tree of this machine?
+    pub fn has(&self, source: &str, machine: &str) -> bool {
+        let object = Path::new(source).with_extension("o");
+        self.of(machine) && self.objects().any(|one| Path::new(one) == object)
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &String> {
+        [&self.object].into_iter().chain(&self.others)
     }
 
     pub fn of(&self, machine: &str) -> bool {
         self.machines.iter().any(|name| name == machine)
     }
 
-    /// Run it with the kernel's object, or with one that was made otherwise.
-    pub fn run(&self, place: &Place, object: Option<&Path>) -> Result<Ran, Failure> {
-        let program = self.linked(place, object)?;
+    /// Run it with the kernel's objects, or with one that was made otherwise from its source.
+    pub fn run(&self, place: &Place, other: Option<(&str, &Path)>) -> Result<Ran, Failure> {
+        let program = self.linked(place, other)?;
         let run = command(place.machine, &program).output().map_err(|e| Failure::at(&program, e, "remove it"))?;
         let out = String::from_utf8_lossy(&run.stdout).into_owned();
         let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
@@ -93,11 +98,13 @@ impl Native {
         Ok(Ran { said, wrong, known: known.into_iter().map(told).collect() })
     }
 
-    fn linked(&self, place: &Place, object: Option<&Path>) -> Result<PathBuf, Failure> {
+    fn linked(&self, place: &Place, other: Option<(&str, &Path)>) -> Result<PathBuf, Failure> {
         let name = format!("native-{}", self.source.trim_end_matches(".c"));
-        let object = object.map_or_else(|| place.dir.join(&self.object), Path::to_path_buf);
-        let others = self.others.iter().map(|other| place.dir.join(other));
-        let theirs: Vec<PathBuf> = [object].into_iter().chain(others).collect();
+        let made =
+            |object: &str| other.filter(|(source, _)| Path::new(source).with_extension("o") == Path::new(object));
+        let theirs =
+            self.objects().map(|one| made(one).map_or_else(|| place.dir.join(one), |(_, made)| made.to_path_buf()));
+        let theirs: Vec<PathBuf> = theirs.collect();
         let rethunk = format!("-DRETHUNK={}", u8::from(place.machine.thunk.is_some()));
         let red = (place.machine.arch == "x86_64").then_some("-mno-red-zone");
         let flags: Vec<&str> = red.into_iter().chain([rethunk.as_str()]).collect();
