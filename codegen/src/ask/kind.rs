@@ -149,7 +149,8 @@ impl Programs {
     /// Set the fields about sessions for these programs.
     pub fn attached(self, programs: &[Program]) -> Programs {
         let sessions = programs.iter().filter(|p| p.attach == Attach::Fsession).count() as u8;
-        let sessions_first = sessions > 0 && programs.iter().all(|p| p.attach != Attach::Fentry);
+        let first = called(programs, &[Attach::Fentry, Attach::Fsession]).next().and_then(|n| programs.get(n));
+        let sessions_first = first.is_some_and(|p| p.attach == Attach::Fsession);
         Programs { sessions, sessions_first, ..self }
     }
 

@@ -542,6 +542,11 @@ impl Plan {
     /// `stored`. Returns how many come before the next.
     fn programs_at(&mut self, at: &[Attach], first: u8, stored: bool, spec: &Spec, target: &Target) -> u8 {
         let (mut place, mut session) = (first, 0);
+        let begins = called(spec.programs, at).next().and_then(|n| spec.programs.get(n)).map(|program| program.attach);
+        if let (Some(Attach::Fexit), Some(programs)) = (begins, spec.kind.programs().filter(|p| p.has_sessions())) {
+            let heading = "after the function, no session yet";
+            self.push(&[Step::Block(Role::Saves, heading), Step::Meta(programs.meta(None, true))]);
+        }
         for n in called(spec.programs, at) {
             let Program { attach, cookie, .. } = spec.programs[n];
             if let (Attach::Fsession, Some(programs)) = (attach, spec.kind.programs()) {

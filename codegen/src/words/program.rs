@@ -16,9 +16,9 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// The points before the function, in the order of calls.
+    /// The points before the function.
     pub const BEFORE: &[Attach] = &[Attach::Fentry, Attach::Fsession, Attach::FmodRet];
-    /// The points after the function, in the order of calls.
+    /// The points after the function.
     pub const AFTER: &[Attach] = &[Attach::Fsession, Attach::Fexit];
 
     /// The command-line option that names a program for this point.
@@ -32,13 +32,15 @@ impl Attach {
     }
 }
 
-/// The numbers of the programs that are called at these points, in the order of the calls.
+/// The numbers of the programs that are called at these points, in the order of the calls: as they are listed, but those that may
+/// skip the function come last before it (kernel arch/x86/net/bpf_jit_comp.c, `__arch_prepare_bpf_trampoline`).
 pub fn called<'p>(programs: &'p [Program], at: &'p [Attach]) -> impl Iterator<Item = usize> + use<'p> {
-    let of = move |attach: &'p Attach| {
+    let of = move |decides: bool| {
         let all = programs.iter().enumerate();
-        all.filter(move |(_, p)| p.attach == *attach).map(|(n, _)| n)
+        let here = move |p: &Program| at.contains(&p.attach) && (p.attach == Attach::FmodRet) == decides;
+        all.filter(move |(_, p)| here(p)).map(|(n, _)| n)
     };
-    at.iter().flat_map(of)
+    of(false).chain(of(true))
 }
 
 impl std::fmt::Display for Program {

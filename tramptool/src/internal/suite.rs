@@ -194,8 +194,8 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         "u64 three(u64 a, u64 b, u64 c)",
         CALL_ORIG,
         &[
-            program(Attach::Fsession, "callback2", 0x800),
             program(Attach::Fentry, "direct_func", 6),
+            program(Attach::Fsession, "callback2", 0x800),
             program(Attach::Fsession, "direct_func", 5),
             program(Attach::Fexit, "callback2", 7),
         ],

@@ -128,7 +128,7 @@ fn inline(table: &toml::Table) -> String {
     format!("{{ {} }}", pairs.join(", "))
 }
 
-/// The programs, in the order of the contract: those of one kind in the order of their calls.
+/// The programs, in an order in which those before the function and those after it are called.
 fn programs(model: &Model, written: &Written, machine: &Machine) -> Vec<String> {
     let [before, after, instead] = lists(model);
     let one = |attach: &str, kind: usize, n: usize, program: &Program| {
@@ -146,5 +146,8 @@ fn programs(model: &Model, written: &Written, machine: &Machine) -> Vec<String> 
     let fmod_ret = instead.iter().enumerate().map(|(n, p)| one("fmod-ret", 2, n, p));
     // Sessions are told already.
     let fexit = after.iter().enumerate().filter(|(_, p)| !p.session).map(|(n, p)| one("fexit", 1, n, p));
-    fentry.chain(fmod_ret).chain(fexit).collect()
+    match model.late_sessions {
+        true => fexit.chain(fentry).chain(fmod_ret).collect(),
+        false => fentry.chain(fmod_ret).chain(fexit).collect(),
+    }
 }

@@ -75,7 +75,8 @@ pub fn code_of(here: Here, kind: usize, n: usize) -> u64 {
 
 /// The programs by the kernel's numbers of kinds: fentry, fexit, fmod_ret.
 pub fn lists(model: &Model) -> [Vec<Program>; 3] {
-    let after = model.sessions().chain(&model.fexit).copied().collect();
+    let (sessions, others) = (model.sessions().copied().collect(), model.fexit.clone());
+    let after = if model.late_sessions { [others, sessions] } else { [sessions, others] }.concat();
     [model.fentry.clone(), after, model.fmod_ret.clone()]
 }
 
@@ -231,8 +232,10 @@ impl Harness<'_> {
 
     /// A session is the same program after the function as before it.
     fn code_place(&self, model: &Model, kind: usize, n: usize) -> (usize, usize) {
-        let (sessions, plain) = (model.sessions().count(), model.fentry.iter().filter(|p| !p.session).count());
-        if kind == 1 && n < sessions { (0, plain + n) } else { (kind, n) }
+        let mut sessions = model.fentry.iter().enumerate().filter(|(_, p)| p.session).map(|(at, _)| at);
+        let others = if model.late_sessions { model.fexit.len() } else { 0 };
+        let session = n.checked_sub(others).filter(|_| kind == 1).and_then(|n| sessions.nth(n));
+        session.map_or((kind, n), |at| (0, at))
     }
 
     fn answer(&self, model: &Model, answer: &[u8]) -> Result<Written, i32> {

@@ -53,11 +53,13 @@ pub struct Program {
 pub struct Model {
     pub args: Vec<Type>,
     pub result: Option<Type>,
-    /// Before the function, sessions last.
+    /// Before the function.
     pub fentry: Vec<Program>,
     pub fmod_ret: Vec<Program>,
-    /// After the function; sessions come before these.
+    /// After the function.
     pub fexit: Vec<Program>,
+    /// There sessions come behind these, and not before them.
+    pub late_sessions: bool,
     pub ip_arg: bool,
     /// There is no function: C calls the trampoline, and the result is that of its one program.
     pub struct_ops: bool,
@@ -108,6 +110,7 @@ impl Model {
             return Model { struct_ops: true, may_refuse: can.sessions && rng.below(2) == 0, ..model };
         }
         model.ip_arg = rng.below(4) == 0;
+        model.late_sessions = rng.below(3) == 0;
         model.redirected = can.redirects && rng.below(8) == 0;
         if can.tail_calls && rng.below(8) == 0 {
             // A program has up to 5 arguments of 64 bits, and such a result.
@@ -120,7 +123,7 @@ impl Model {
             let cookie = [0, 7, 0x7654_3210, 0x1234_5678_9abc_def0, -1][rng.below(5)];
             let program = Program { cookie, sleepable: rng.below(8) == 0, session: kind == 3 };
             match kind {
-                0 => model.fentry.insert(model.fentry.iter().filter(|p| !p.session).count(), program),
+                0 => model.fentry.push(program),
                 // Only a function with an error to return can be skipped (kernel kernel/bpf/verifier.c).
                 1 if !model.tail_calls => {
                     model.fmod_ret.push(program);
@@ -137,6 +140,11 @@ impl Model {
     /// kernel/bpf/trampoline.c, bpf_trampoline_update).
     pub fn call_orig(&self) -> bool {
         !self.fmod_ret.is_empty() || !self.fexit.is_empty() || self.sessions().next().is_some()
+    }
+
+    /// Is there an order of sessions and others after the function?
+    fn call_sessions(&self) -> bool {
+        self.sessions().next().is_some() && !self.fexit.is_empty()
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = &Program> {
@@ -179,6 +187,7 @@ impl Model {
             }
         }
         add(&|m| m.ip_arg = false);
+        add(&|m| m.late_sessions = false);
         add(&|m| m.tail_calls = false);
         add(&|m| m.redirected = false);
         add(&|m| m.far = false);
@@ -214,6 +223,7 @@ impl fmt::Display for Model {
         f.write_str(if self.far { ", far" } else { "" })?;
         f.write_str(if self.redirected { ", redirected" } else { "" })?;
         f.write_str(if self.tail_calls { ", tail calls" } else { "" })?;
+        f.write_str(if self.late_sessions && self.call_sessions() { ", sessions last" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
     }
 }
