@@ -15,6 +15,7 @@ mod machine;
 mod memory;
 mod model;
 mod native;
+mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -104,13 +105,19 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     if let Some(subject) = &asked.fixes {
         return taken_back(&manifest, (&versions, &names, subject), &asked);
     }
-    let (mut rows, mut natives) = (Vec::new(), Vec::new());
+    let (mut rows, mut natives, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for version in &versions {
         let linux = source(None, version, &cache()?)?;
-        for machine in manifest.machine.iter().filter(|machine| names.contains(&machine.name)) {
-            let harness = Harness::build(&manifest.common, machine, version, &linux, &cache()?)?;
+        let machines = manifest.machine.iter().filter(|machine| names.contains(&machine.name));
+        let built = machines
+            .map(|machine| Ok((machine, Harness::build(&manifest.common, machine, version, &linux, &cache()?)?)));
+        let built: Vec<(&Machine, Harness)> = built.collect::<Result<_, Failure>>()?;
+        let writers: Vec<_> = built.iter().map(|(machine, harness)| (machine.name.as_str(), harness)).collect();
+        let lines = refusals::compared(&writers, asked.images.min(AT_ONCE), asked.seed)?;
+        refused.extend(lines.into_iter().map(|line| format!("- Linux {version}: {line}.\n")));
+        for (machine, harness) in &built {
             let deviations: Vec<&Known> = manifest.known_of(&machine.arch, version);
-            rows.push((version.clone(), machine, judged(&harness, machine, &deviations, &asked)?));
+            rows.push((version.clone(), *machine, judged(harness, machine, &deviations, &asked)?));
             for native in manifest.native.iter().filter(|native| native.of(&machine.name)) {
                 natives.push((
                     format!("{}, {version} {}", native.name, machine.name),
@@ -119,7 +126,8 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
             }
         }
     }
-    let text = report(&manifest, &rows, &asked) + &run_here(&natives);
+    let refused = format!("\nThe same models, put to all writers of a kernel:\n\n{}", refused.concat());
+    let text = report(&manifest, &rows, &asked) + &refused + &run_here(&natives);
     match asked.names.is_empty() {
         true => write(&root().join("results/writers.md"), text.as_bytes())?,
         false => print!("{text}"),
