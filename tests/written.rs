@@ -772,3 +772,27 @@ fn what_sessions_without_words_demand_is_judged() {
         assert!(found.iter().any(|failure| failure == "P10 context:count"), "{arch}: {found:?}");
     }
 }
+
+/// Programs are called in the order of the contract's list: of plain ones and sessions before the function, and of sessions and others
+/// after it, each can be the first.
+#[test]
+fn programs_are_called_in_the_order_of_the_list() {
+    for (arch, _) in arches() {
+        let b = Bench::new();
+        let list = ["--function", "f", "--sig", "long f(long a)", "--fentry", "one", "--fsession", "two", "--fexit", "three"];
+        let how = ["gen", "programs", "--arch", arch, "--profile", "linux-7.3"];
+        b.ok(&[&how[..], &list, &["--emit", "obj,contract", "--stem", "t"]].concat());
+        let check = ["check", "--arch", arch, "--profile", "linux-7.3", "--object", "t.o", "--contract", "t.toml"];
+        b.ok(&check);
+        let contract = fs::read_to_string(b.path("t.toml")).unwrap();
+        let line = |name: &str| contract.lines().find(|line| line.contains(&format!("\"{name}\""))).unwrap();
+        for [first, second] in [["one", "two"], ["two", "three"]] {
+            let (a, b_) = (line(first), line(second));
+            let swapped = contract.replace(a, "@").replace(b_, a).replace('@', b_);
+            fs::write(b.path("t.toml"), swapped).unwrap();
+            let report = b.run(&check);
+            let said = String::from_utf8_lossy(&report.stdout);
+            assert!(report.status.code() == Some(1) && said.contains("P10"), "{arch} {first} {second}: {said}");
+        }
+    }
+}

@@ -66,3 +66,16 @@ impl Program {
     /// The most programs for one function: the kernel's `BPF_MAX_TRAMP_LINKS` (include/linux/bpf.h). A session counts as two.
     pub const MOST: usize = 38;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_called_as_they_are_listed_and_those_that_decide_last() {
+        let of = |attach| Program { attach, symbol: Cow::Borrowed("p"), cookie: 0 };
+        let list = [Attach::Fexit, Attach::Fsession, Attach::FmodRet, Attach::Fentry, Attach::Fsession].map(of);
+        assert_eq!(called(&list, Attach::BEFORE).collect::<Vec<_>>(), [1, 3, 4, 2]);
+        assert_eq!(called(&list, Attach::AFTER).collect::<Vec<_>>(), [0, 1, 4]);
+    }
+}

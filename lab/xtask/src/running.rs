@@ -215,18 +215,21 @@ fn judged(files: &Files, lists: &Lists) -> Result<bool, Failure> {
     Ok(good && wrong.is_empty() && !found.is_empty())
 }
 
-/// What the tool says of each trampoline in a kernel's memory: the verdict, and of what; and what it says on stderr.
+/// By the names of trampolines, a verdict, and of what.
+type Verdicts = BTreeMap<String, (String, String)>;
+
+/// What the tool says of each trampoline in a kernel's memory, and what it says on stderr.
 pub fn verdicts(
     kcore: &Path,
     kallsyms: &Path,
     btf: Option<&Path>,
-) -> Result<(BTreeMap<String, (String, String)>, String), Failure> {
+) -> Result<(Verdicts, String), Failure> {
     let mut tool = tramptool();
     tool.args(["check", "--format", "json", "--kcore"]).arg(kcore).arg("--kallsyms").arg(kallsyms);
     tool.args(btf.map(|btf| [Path::new("--btf"), btf]).into_iter().flatten());
     let run = tool.output().map_err(|e| Failure::new("tramptool", e.to_string(), "set TRAMPTOOL"))?;
     let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
-    let mut verdicts: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut verdicts = Verdicts::new();
     for result in report["results"].as_array().map_or(&[][..], |all| all) {
         let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
         let name = match text("reason_id").as_str() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask writers`: has the JITs of Linux write trampolines for random functions and programs, and the tool judge each.
+//! `cargo xtask writers`: has the JITs of Linux write trampolines for random functions and programs, and the tool judge each; and has its
+//! other writers write, in programs that say themselves what is wrong.
 //!
-//! The JITs are compiled unmodified from Debian's sources and linked with our stand-ins (`kernel/writers/`) into programs in the
+//! The writers are compiled unmodified from Debian's sources and linked with our stand-ins (`kernel/writers/`) into programs in the
 //! cache. `writers.toml` says how. `results/writers.md` has what came of it. With `--fixes`, one public fix of them is taken back at
 //! a time.
 
