@@ -779,7 +779,8 @@ fn what_sessions_without_words_demand_is_judged() {
 fn programs_are_called_in_the_order_of_the_list() {
     for (arch, _) in arches() {
         let b = Bench::new();
-        let list = ["--function", "f", "--sig", "long f(long a)", "--fentry", "one", "--fsession", "two", "--fexit", "three"];
+        let list =
+            ["--function", "f", "--sig", "long f(long a)", "--fentry", "one", "--fsession", "two", "--fexit", "three"];
         let how = ["gen", "programs", "--arch", arch, "--profile", "linux-7.3"];
         b.ok(&[&how[..], &list, &["--emit", "obj,contract", "--stem", "t"]].concat());
         let check = ["check", "--arch", arch, "--profile", "linux-7.3", "--object", "t.o", "--contract", "t.toml"];

@@ -219,11 +219,7 @@ fn judged(files: &Files, lists: &Lists) -> Result<bool, Failure> {
 type Verdicts = BTreeMap<String, (String, String)>;
 
 /// What the tool says of each trampoline in a kernel's memory, and what it says on stderr.
-pub fn verdicts(
-    kcore: &Path,
-    kallsyms: &Path,
-    btf: Option<&Path>,
-) -> Result<(Verdicts, String), Failure> {
+pub fn verdicts(kcore: &Path, kallsyms: &Path, btf: Option<&Path>) -> Result<(Verdicts, String), Failure> {
     let mut tool = tramptool();
     tool.args(["check", "--format", "json", "--kcore"]).arg(kcore).arg("--kallsyms").arg(kallsyms);
     tool.args(btf.map(|btf| [Path::new("--btf"), btf]).into_iter().flatten());
