@@ -118,6 +118,9 @@ impl Reader<'_> {
             for pad in PADS {
                 let Some(bytes) = code.get(pad as usize..) else { continue };
                 let from = if may_be_probed { self.breakpoint(bytes)? } else { 0 };
+                if may_be_probed && from == 0 {
+                    continue;
+                }
                 let ip = symbol.address.wrapping_add(pad).wrapping_add_signed(-before);
                 let found = Bytes { at: symbol.address.wrapping_add(pad), bytes, from };
                 if let Some(state) = self.state(ip, &found)? {

@@ -60,7 +60,10 @@ impl Asked {
                 "--images" => asked.images = number()? as usize,
                 "--seed" => asked.seed = number()?,
                 "--fixes" => asked.fixes = Some(asked.fixes.unwrap_or_default()),
-                "--subject" => asked.fixes = words.next().cloned(),
+                "--subject" => {
+                    let text = words.next().cloned();
+                    asked.fixes = Some(text.ok_or_else(|| refused(format!("{word}: a text is missing")))?);
+                }
                 option if option.starts_with('-') => return Err(refused(format!("unknown option {option}"))),
                 name => asked.names.push(name.to_owned()),
             }
@@ -144,10 +147,13 @@ fn taken_back(
     (versions, names, subject): (&[String], &[String], &str),
     asked: &Asked,
 ) -> Result<Outcome, Failure> {
-    let mut out = "| fix | year | writer | images | noticed by |\n|---|--:|---|--:|---|\n".to_owned();
+    let mut out = "| fix | year | writer | differ | noticed by |\n|---|--:|---|--:|---|\n".to_owned();
     let mut good = true;
     let of_these =
         |fix: &&Fix| versions.contains(&fix.version) && names.contains(&fix.machine) && fix.subject.contains(subject);
+    if !manifest.fix.iter().any(|fix| of_these(&fix)) {
+        return Err(Failure::new(subject, "is in the subject of no fix of these writers", "see writers.toml"));
+    }
     for fix in manifest.fix.iter().filter(of_these) {
         let machine = manifest.machine.iter().find(|machine| machine.name == fix.machine);
         let machine = machine.ok_or_else(|| Failure::new(&fix.machine, "is no writer", "mend writers.toml"))?;
@@ -159,10 +165,13 @@ fn taken_back(
         let taken = match natives.is_empty() {
             true => fixes::taken_back(fix, (&harness, &object), (machine, &known), (asked.images, asked.seed))?,
             false => {
-                let runs = natives.iter().map(|native| native.run(&harness.place(), Some((&fix.file, &object))));
-                let wrong: Vec<String> =
-                    runs.collect::<Result<Vec<_>, _>>()?.into_iter().flat_map(|ran| ran.wrong).collect();
-                Taken { differ: wrong.len(), noticed: wrong.into_iter().next() }
+                let mut noticed = Vec::new();
+                for native in natives {
+                    let before = native.run(&harness.place(), None)?.wrong;
+                    let after = native.run(&harness.place(), Some((&fix.file, &object)))?.wrong;
+                    noticed.extend(after.into_iter().filter(|line| !before.contains(line)));
+                }
+                Taken { differ: noticed.len(), noticed: noticed.into_iter().next() }
             }
         };
         good &= taken.noticed.is_some() != fix.unnoticed.is_some();

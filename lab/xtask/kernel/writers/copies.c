@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #define AFTER_WRITE (void)0
-#define ON_ALL_CPUS(wait) (void)(wait)
+#define ON_ALL_CPUS(told) (void)(told)
 #include "poke.h"
 
 #include "copies.h"
@@ -35,6 +35,23 @@ static void symbol(unsigned long at, const char *name, const char *module) { pri
 static void *mapped(unsigned long at, size_t size)
 {
 	return mmap((void *)at, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* Does the copy call this function with this ftrace_ops, as far as its bytes say it? MOV of a word relative to RIP to RDX; CALL. */
+static bool is_for(unsigned long at, unsigned long ops, unsigned long calls)
+{
+	bool has_ops = false, has_call = false;
+
+	for (unsigned long i = at; i < at + 0x180; i++) {
+		int offset;
+
+		memcpy(&offset, (char *)i + 3, 4);
+		if (!memcmp((void *)i, "\x48\x8b\x15", 3) && i + 7 + offset - at < 0x200)
+			has_ops |= *(unsigned long *)(i + 7 + offset) == ops;
+		memcpy(&offset, (char *)i + 1, 4);
+		has_call |= *(unsigned char *)i == 0xe8 && i + 5 + offset == calls;
+	}
+	return has_ops && has_call;
 }
 
 int main(void)
@@ -66,11 +83,15 @@ int main(void)
 						sprintf(told_as, "copy %d", copies);
 						at = copy_for((void *)ops[whose], regs, calls[called]);
 						if (!at) {
-							printf("refused: copy %d\n", copies);
+							printf("wrong: copy %d: refused\n", copies);
 							continue;
 						}
+						if (!is_for(at, ops[whose], calls[called]))
+							printf("wrong: copy %d: it is for others\n", copies);
 						if (changed)
 							copy_calls((void *)ops[whose], calls[!called]);
+						if (changed && !is_for(at, ops[whose], calls[!called]))
+							printf("wrong: copy %d: it still calls another\n", copies);
 						symbol(at, "ftrace_trampoline", "[__builtin__ftrace]");
 						memory(at, 0x400);
 					}

@@ -30,7 +30,10 @@ int aarch64_insn_patch_text_nosync(void *at, unsigned int insn) { memcpy(at, &in
 
 enum how { MOVES, STAYS, REFUSED };
 
-/* Instructions by the architecture's manual: does what they do depend on where they are, and can a debugger step them? */
+/*
+ * By the architecture's manual, what an instruction does depends on where it is, or not. Of those that do not, some are refused: what
+ * changes the state of the CPU, and what belongs to others. The kernel refuses more of them, and then so it is here.
+ */
 static const struct insn {
 	unsigned int word;
 	enum how how;
@@ -46,7 +49,8 @@ static const struct insn {
 	{ 0xd61f0000, STAYS, "br x0" }, { 0xd63f0000, STAYS, "blr x0" }, { 0xd65f03c0, STAYS, "ret" }, { 0xd4000001, REFUSED, "svc" },
 	{ 0xd4200000, REFUSED, "brk" }, { 0xd69f03e0, REFUSED, "eret" }, { 0xc85f7c20, REFUSED, "ldxr" }, { 0xc8007c20, REFUSED, "stxr" },
 	{ 0xd51b4200, REFUSED, "msr nzcv, x0" }, { 0xd50342df, REFUSED, "msr daifset, #2" }, { 0x19000400, REFUSED, "cpyfp" },
-	{ 0x19c00400, REFUSED, "setp" }, { 0x1c000020, REFUSED, "ldr s0, literal" },
+	{ 0x19c00400, REFUSED, "setp" }, { 0x1c000020, REFUSED, "vector load, literal: s0" }, { 0x5c000020, REFUSED, "vector load, literal: d0" },
+	{ 0x9c000020, REFUSED, "vector load, literal: q0" }, { 0xd8000020, REFUSED, "prfm, literal" },
 #else
 #define NOP 0x00000013
 	{ 0x00150513, MOVES, "addi a0, a0, 1" }, { 0x0005b503, MOVES, "ld a0, 0(a1)" }, { 0x00a5b023, MOVES, "sd a0, 0(a1)" },
@@ -131,6 +135,9 @@ int main(void)
 	function[5] = 0xc8007c20;
 	if (prepared_at((addr)&function[4]) != REFUSED)
 		wrong("a probe may be between a load and a store that belong together");
+	function[6] = 0x91000420;
+	if (prepared_at((addr)&function[6]) != MOVES)
+		wrong("a probe may not be behind them");
 #endif
 	return told_all(runs, "probes");
 }

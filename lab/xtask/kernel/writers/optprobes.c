@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #define AFTER_WRITE (void)0
-#define ON_ALL_CPUS(wait) (void)(wait)
+#define ON_ALL_CPUS(told) (void)(told)
 #include "poke.h"
 
 #include "optprobes.h"

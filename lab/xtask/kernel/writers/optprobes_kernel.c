@@ -6,7 +6,8 @@
 #include "poke_kernel.h"
 
 static struct optimized_kprobe probes[2];
-static bool going[2], disabled[2];
+static bool going[2];
+static LIST_HEAD(those_that_go);
 
 /* Stand-ins for what the kernel has in kernel/kprobes.c. */
 struct kprobe *get_kprobe(void *addr)
@@ -36,7 +37,7 @@ struct prepared probe_at(int n, unsigned long at)
 	struct prepared done = { 0 };
 
 	memset(op, 0, sizeof(*op));
-	going[n] = disabled[n] = false;
+	going[n] = false;
 	INIT_LIST_HEAD(&op->list);
 	op->kp.addr = (void *)at;
 	op->kp.opcode = *(u8 *)at;
@@ -66,13 +67,13 @@ void probe_gone(int n) { probes[n].kp.addr = NULL; }
 void probe_disabled(int n)
 {
 	probes[n].kp.flags |= KPROBE_FLAG_DISABLED;
-	disabled[n] = true;
 }
 
 void probe_going(int n)
 {
 	going[n] = true;
-	list_add(&probes[n].list, &probes[!n].list);
+	INIT_LIST_HEAD(&those_that_go);
+	list_add(&probes[n].list, &those_that_go);
 }
 
 int probe_free(int n) { return arch_check_optimized_kprobe(&probes[n]); }

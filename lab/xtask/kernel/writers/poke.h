@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a kernel's alternative.c needs to write text in a process: AFTER_WRITE is done after each write, ON_ALL_CPUS(wait) where all CPUs
- * are told.
+ * What a kernel's alternative.c needs to write text in a process: AFTER_WRITE is done after each write, ON_ALL_CPUS(told) where CPUs are
+ * told; `told` says that all are, and have heard of it.
  */
 #ifndef POKE_H
 #define POKE_H
@@ -72,11 +72,12 @@ STUB void flush_tlb_mm_range(void *mm, unsigned long from, unsigned long to, uns
 	AFTER_WRITE;
 }
 
-/* All CPUs do something. */
+/* All CPUs do something, and it is waited for. */
+extern char __cpu_online_mask[];
 STUB void on_each_cpu_cond_mask(void *cond, void *function, void *info, bool wait, const void *mask)
 {
-	(void)cond, (void)function, (void)info, (void)mask;
-	ON_ALL_CPUS(wait);
+	(void)info;
+	ON_ALL_CPUS(wait && function && !cond && mask == __cpu_online_mask);
 }
 
 /* CLI and STI are not a process's; where the kernel says that something cannot be, the program ends. */

@@ -24,6 +24,8 @@ int sites_off(unsigned long ip, unsigned long from);
  * which reaches ftrace_caller.
  */
 void sites_module(unsigned long text, unsigned long size, unsigned long plt, int init);
+/* Bytes from ftrace_caller to which a call goes straight, where the first instruction stays as it is; 0 where it goes anywhere. */
+unsigned long sites_near(void);
 /* A breakpoint of a probe may stand in the place of the first instruction while the second is written. */
 int sites_have_probes(void);
 

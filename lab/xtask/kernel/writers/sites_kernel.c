@@ -64,6 +64,11 @@ int sites_off(unsigned long ip, unsigned long from)
 	return ftrace_make_nop(NULL, &rec, from);
 }
 
+#if defined(CONFIG_RISCV) && LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+unsigned long sites_near(void) { return JALR_RANGE; }
+#else
+unsigned long sites_near(void) { return 0; }
+#endif
 int sites_have_probes(void) { return IS_ENABLED(CONFIG_RISCV) && LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0); }
 
 void sites_module(unsigned long text, unsigned long size, unsigned long plt, int init)

@@ -107,16 +107,16 @@ STUB static void look(void)
 		}
 }
 
-static void all_know(bool wait)
+static void all_know(bool heard)
 {
-	if (!wait)
-		wrong("nobody waits for other CPUs");
+	if (!heard)
+		wrong("not all CPUs are told, or nobody waits for them");
 	for (unsigned int i = 0; i < count; i++)
 		known[i].all = true;
 }
 
 #define AFTER_WRITE look()
-#define ON_ALL_CPUS(wait) all_know(wait)
+#define ON_ALL_CPUS(told) all_know(told)
 #include "poke.h"
 
 STUB long copy_from_kernel_nofault(void *to, const void *from, size_t size) { memcpy(to, from, size); return 0; }
@@ -124,7 +124,7 @@ STUB void ftrace_bug(int error, void *rec) { (void)rec; wrong("the kernel says t
 
 static void write_all(void) { written_step(sites, count); }
 
-/* All but the first are queued, the last first or last; then the first is written alone. */
+/* All but the first are queued, in order; then the first is written alone, which is in front of them. */
 static void write_mixed(void)
 {
 	unsigned char bytes[6];
@@ -178,9 +178,13 @@ static void begin(unsigned int n, unsigned int first)
 		if (written_boot(sites[i].ip))
 			wrong("init: refused");
 	}
-	for (unsigned int i = 0; i < n; i++)
-		if (memcmp((void *)sites[i].ip, x86_nops[5], 5))
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned char bytes[6];
+
+		instruction(bytes, sites[i].ip, 0);
+		if (memcmp((void *)sites[i].ip, bytes, length()))
 			wrong("init: no instruction without effect");
+	}
 	memcpy(seen, text, SIZE);
 }
 
@@ -196,10 +200,10 @@ static void sequence(addr one, addr two)
 	all_to(two, "alone and queued, modify", write_mixed);
 }
 
-/* Conditional tail calls, as static calls have them. */
-static void conditional(unsigned int n, unsigned int first, addr one, addr two)
+/* Conditional tail calls, as static calls have them, by JE or JNE. */
+static void conditional(unsigned char opcode, unsigned int n, unsigned int first, addr one, addr two)
 {
-	condition = 0x84 + n % 2;
+	condition = opcode;
 	count = n;
 	memset(text, 0x90, SIZE);
 	memset(known, 0, sizeof(known));
@@ -230,7 +234,8 @@ int main(void)
 						begin(n, first);
 						sequence(to[i], to[j] | 1);
 					}
-					conditional(n, first % 10, to[i], to[j]);
+					for (int opcode = 0x84; first < 10 && opcode < 0x86; opcode++)
+						conditional(opcode, n, first, to[i], to[j]);
 				}
 	return told_all(steps, "steps");
 }

@@ -58,7 +58,7 @@ pub struct Model {
     pub fmod_ret: Vec<Program>,
     /// After the function.
     pub fexit: Vec<Program>,
-    /// There sessions come behind these, and not before them.
+    /// After the function, sessions are called behind those of `fexit`; without it, before them.
     pub late_sessions: bool,
     pub ip_arg: bool,
     /// There is no function: C calls the trampoline, and the result is that of its one program.
@@ -143,7 +143,7 @@ impl Model {
     }
 
     /// Is there an order of sessions and others after the function?
-    fn call_sessions(&self) -> bool {
+    fn has_order_after(&self) -> bool {
         self.sessions().next().is_some() && !self.fexit.is_empty()
     }
 
@@ -223,7 +223,7 @@ impl fmt::Display for Model {
         f.write_str(if self.far { ", far" } else { "" })?;
         f.write_str(if self.redirected { ", redirected" } else { "" })?;
         f.write_str(if self.tail_calls { ", tail calls" } else { "" })?;
-        f.write_str(if self.late_sessions && self.call_sessions() { ", sessions last" } else { "" })?;
+        f.write_str(if self.late_sessions && self.has_order_after() { ", sessions last" } else { "" })?;
         f.write_str(if self.ip_arg { ", ip" } else { "" })
     }
 }

@@ -79,27 +79,30 @@ impl Native {
         let run = command(place.machine, &program).output().map_err(|e| Failure::at(&program, e, "remove it"))?;
         let out = String::from_utf8_lossy(&run.stdout).into_owned();
         let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
-        let said = match run.status.code() {
-            Some(0 | 1) => lines.pop().unwrap_or_default(),
-            _ => {
-                lines.push(run.status.to_string());
-                String::new()
-            }
-        };
-        if self.judged {
-            lines = match run.status.success() {
-                true => memory::judged(place, &lines, &said)?,
-                false => lines.pop().into_iter().collect(),
-            };
+        let (code, said) = (run.status.code(), lines.pop().unwrap_or_default());
+        match (self.judged, code) {
+            (true, Some(0)) => lines = memory::judged(place, &lines, &said)?,
+            (false, Some(0)) if lines.is_empty() => {}
+            (false, Some(1)) if !lines.is_empty() => {}
+            _ => lines = vec![format!("{}: {said}", run.status)],
         }
-        let of = |line: &str| self.known.iter().find(|t| t.version == place.version && line.starts_with(&t.says));
-        let (known, wrong): (Vec<String>, Vec<String>) = lines.into_iter().partition(|line| of(line).is_some());
+        if said.split(' ').next().and_then(|count| count.parse().ok()).is_none_or(|count: u64| count == 0) {
+            lines.push(format!("nothing is run: {said}"));
+        }
+        let known = || self.known.iter().filter(|told| told.version == place.version);
+        let of = |line: &str| known().find(|told| line.starts_with(&told.says));
+        let gone = known().filter(|told| !lines.iter().any(|line| line.starts_with(&told.says)));
+        let gone: Vec<String> = gone.map(|told| format!("no more, and known: {}", told.says)).collect();
+        let (known, mut wrong): (Vec<String>, Vec<String>) = lines.into_iter().partition(|line| of(line).is_some());
+        wrong.extend(gone);
         let told = |line: String| of(&line).map_or(line.clone(), |told| format!("{line}: {}", told.reason));
         Ok(Ran { said, wrong, known: known.into_iter().map(told).collect() })
     }
 
     fn linked(&self, place: &Place, other: Option<(&str, &Path)>) -> Result<PathBuf, Failure> {
-        let name = format!("native-{}", self.source.trim_end_matches(".c"));
+        // With another object it is another program.
+        let kind = if other.is_some() { "without" } else { "native" };
+        let name = format!("{kind}-{}", self.source.trim_end_matches(".c"));
         let made =
             |object: &str| other.filter(|(source, _)| Path::new(source).with_extension("o") == Path::new(object));
         let theirs =
