@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The packages that are there to link Unicorn.
-const GPL: [&str; 2] = ["tramptool-emu-tests", "tramptool-bench"];
+const GPL: [&str; 3] = ["tramptool-emu-tests", "tramptool-bench", "tramptool-images"];
 /// Those that link it with the feature `judge` only.
 const JUDGE: [&str; 4] = ["tramptool", "tramptool-cli", "tramptool-session", "tramptool-live"];
 const LIBRARY_LICENCE: &str = "MIT OR Apache-2.0";

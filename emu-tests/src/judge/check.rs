@@ -58,12 +58,14 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
     let run = |i: usize, fixture: &'static Fixture| {
         // One fixture is enough to tell what distance does.
         let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
-        judge(Setup { suite: &suites[i], fixture, functions, seed }, filter, once && filter.judges(Clause::P16))
+        let moved = once && filter.judges(Clause::P16) && !filter.one_fixture;
+        judge(Setup { suite: &suites[i], fixture, functions, seed }, filter, moved)
     };
-    if filter.first_failure {
+    if filter.first_failure || filter.one_fixture {
         let mut merged: Vec<Tally> = suites.iter().map(Tally::new).collect();
+        let enough = |tally: &Tally| filter.first_failure && tally.fails() || filter.one_fixture && tally.scenarios > 0;
         for (i, fixture) in groups {
-            if !merged[i].fails() {
+            if !enough(&merged[i]) {
                 merged[i].absorb(run(i, fixture)?);
             }
         }

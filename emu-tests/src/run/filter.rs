@@ -39,6 +39,9 @@ pub struct Filter {
     pub first_failure: bool,
     /// Report all failures of a clause, not only the first few.
     pub all_failures: bool,
+    /// Stop at the first fixture with a case, and look from no distance. For the many images of one writer, of which some are judged
+    /// wholly.
+    pub one_fixture: bool,
 }
 
 impl Filter {
