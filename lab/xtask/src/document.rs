@@ -52,7 +52,7 @@ pub fn record_time(command: &str, start: Begun) -> Result<(), Failure> {
 }
 
 /// How many seconds of CPU this program has used, and those that it waited for (proc_pid_stat(5): utime to cstime).
-fn spent() -> Option<u64> {
+pub fn spent() -> Option<u64> {
     let stat = read(Path::new("/proc/self/stat")).ok()?;
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
     let ticks = fields.skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;

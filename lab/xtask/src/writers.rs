@@ -17,13 +17,13 @@ mod memory;
 mod model;
 mod native;
 mod refusals;
+mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use crate::damage::Rng;
-use crate::document::today;
+use crate::document::{spent, today};
 use crate::failure::Failure;
 use crate::tools::{read, root, write};
 use crate::tree::{cache, source};
@@ -32,10 +32,11 @@ use contract::Placed;
 use fix::Fix;
 use fixes::Taken;
 use harness::Harness;
-use judge::{Judge, Verdict, excused};
+use judge::{Functions, Image, Judge, Verdict, excused};
 use machine::{Known, Machine, Manifest};
 use model::Model;
 use native::Ran;
+use shape::{Shapes, is_sampled, unlike};
 
 /// What was asked for.
 struct Asked {
@@ -77,6 +78,9 @@ impl Asked {
 struct Tally {
     images: usize,
     distinct: usize,
+    /// Those of them that were judged on all functions, not on those of one fixture alone; and of these, those of known shapes.
+    wholly: usize,
+    sampled: usize,
     /// By what came out, of those that differ.
     holds: usize,
     known: usize,
@@ -85,7 +89,8 @@ struct Tally {
     refused: BTreeMap<i32, usize>,
     /// What fails, with the smallest model found.
     findings: Vec<String>,
-    cpu: Duration,
+    /// Seconds of CPU, of all programs.
+    cpu: u64,
 }
 
 /// Do it.
@@ -186,14 +191,15 @@ fn taken_back(
 }
 
 /// Images that the harness makes at once.
-const AT_ONCE: usize = 1000;
+const AT_ONCE: usize = 5000;
 
 /// Have images written, and each that differs judged.
 fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked) -> Result<Tally, Failure> {
-    let judge = Judge::new(harness, machine)?;
+    let judge = Judge::new(harness)?;
     let (mut tally, mut rng) = (Tally::default(), Rng(asked.seed));
     let (mut seen, mut placed) = (BTreeSet::new(), Placed::new(machine, &harness.version));
-    let start = Instant::now();
+    let mut shapes = (Shapes::default(), Rng(asked.seed));
+    let start = spent();
     while tally.images < asked.images {
         let count = AT_ONCE.min(asked.images - tally.images);
         let models: Vec<Model> = (0..count).map(|_| Model::draw(&mut rng, harness.can())).collect();
@@ -212,18 +218,51 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
             }
         }
         tally.distinct += new.len();
-        for ((model, _, contract), verdict) in new.iter().zip(judge.all(&new)?) {
-            let verdict = excused(verdict, (model, contract), known);
+        let verdicts = verdicts(&judge, &new, known, &mut shapes, &mut tally)?;
+        for ((model, ..), verdict) in new.iter().zip(verdicts) {
             counted(&mut tally, model, verdict, (&judge, &mut placed, harness))?;
         }
         eprintln!("{} of {} images, {} differ", tally.images, asked.images, tally.distinct);
     }
-    tally.cpu = start.elapsed();
+    tally.cpu = spent().zip(start).map_or(0, |(now, start)| now - start);
     Ok(tally)
 }
 
+/// Judge each on the functions of one fixture; and on all where that tells more, or may.
+fn verdicts(
+    judge: &Judge,
+    images: &[Image],
+    known: &[&Known],
+    (shapes, rng): &mut (Shapes, Rng),
+    tally: &mut Tally,
+) -> Result<Vec<Verdict>, Failure> {
+    let excuse = |verdict, (model, _, contract): &Image| excused(verdict, (model, contract), known);
+    let every: Vec<&Image> = images.iter().collect();
+    let one = judge.judged(&every, Functions::OfOneFixture)?;
+    let mut verdicts: Vec<Verdict> = one.into_iter().zip(images).map(|(one, image)| excuse(one, image)).collect();
+    let mut wholly = Vec::new();
+    for (n, (_, written, contract)) in images.iter().enumerate() {
+        let (new, sampled) = (shapes.is_new(written, contract), is_sampled(rng));
+        tally.sampled += usize::from(sampled && !new);
+        if new || sampled || !matches!(verdicts[n], Verdict::Holds | Verdict::Known) {
+            wholly.push(n);
+        }
+    }
+    tally.wholly += wholly.len();
+    let chosen: Vec<&Image> = wholly.iter().map(|n| every[*n]).collect();
+    for (n, all) in wholly.iter().zip(judge.judged(&chosen, Functions::All)?) {
+        let all = excuse(all, every[*n]);
+        // What fails on one fixture is told as all show it. What does not must not fail on another.
+        if let (Verdict::Holds | Verdict::Known, Some(unlike)) = (&verdicts[*n], unlike(&verdicts[*n], &all)) {
+            tally.findings.push(format!("{unlike}: {}", every[*n].0));
+        }
+        verdicts[*n] = all;
+    }
+    Ok(verdicts)
+}
+
 /// What minimising takes.
-type Means<'m, 'p> = (&'m Judge<'m>, &'m mut Placed<'p>, &'m Harness<'m>);
+type Means<'m, 'p> = (&'m Judge, &'m mut Placed<'p>, &'m Harness<'m>);
 
 /// Put a verdict where it belongs; of a failure, find the smallest model that fails alike.
 fn counted(tally: &mut Tally, model: &Model, verdict: Verdict, means: Means) -> Result<(), Failure> {
@@ -288,21 +327,24 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
         asked.images,
         asked.seed
     );
-    out.push_str("| Linux | architecture | images | differ | hold | known | not judged | fail | refused | seconds |\n");
-    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+    out.push_str(
+        "| Linux | architecture | images | differ | on all | hold | known | not judged | fail | refused | seconds |\n",
+    );
+    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     for (version, machine, t) in rows {
         let (left, refused) =
             (t.left_out.values().map(|(count, _)| count).sum::<usize>(), t.refused.values().sum::<usize>());
         let _ = writeln!(
             out,
-            "| {version} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {:.0} |",
+            "| {version} | {} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {} |",
             machine.name,
             t.images,
             t.distinct,
+            t.wholly,
             t.holds,
             t.known,
             t.findings.len(),
-            t.cpu.as_secs_f64()
+            t.cpu
         );
     }
     out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and:\n\n");

@@ -40,7 +40,7 @@ pub fn taken_back(
     (images, seed): (usize, u64),
 ) -> Result<Taken, Failure> {
     let without = harness.with(&fix.file, object)?;
-    let (judge, mut placed) = (Judge::new(harness, machine)?, Placed::new(machine, &harness.version));
+    let (judge, mut placed) = (Judge::new(harness)?, Placed::new(machine, &harness.version));
     let mut rng = Rng(seed);
     let models: Vec<Model> = (0..images).map(|_| Model::draw(&mut rng, harness.can())).collect();
     let mut taken = Taken { differ: 0, noticed: None };

@@ -2,17 +2,18 @@
 //! The tool as a judge of images.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::harness::{Harness, Written};
-use super::machine::{Known, Machine};
+use super::machine::Known;
 use super::model::Model;
 use crate::failure::Failure;
-use crate::tools::{tramptool, write};
+use crate::tools::{on_each_cpu, root};
 
 /// What came out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,71 +27,132 @@ pub enum Verdict {
     LeftOut(String),
 }
 
+/// An image: what it was written for, and its contract.
+pub type Image = (Model, Written, String);
+
 /// How images are judged.
-pub struct Judge<'m> {
-    machine: &'m Machine,
+pub struct Judge {
     profile: String,
-    dir: tempfile::TempDir,
 }
 
-impl<'m> Judge<'m> {
-    pub fn new(harness: &Harness, machine: &'m Machine) -> Result<Judge<'m>, Failure> {
-        let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
-        Ok(Judge { machine, profile: format!("linux-{}", harness.version), dir })
+impl Judge {
+    /// One that has its program: it is compiled first, if need be.
+    pub fn new(harness: &Harness) -> Result<Judge, Failure> {
+        Program::start()?.end()?;
+        Ok(Judge { profile: format!("linux-{}", harness.version) })
     }
 
-    /// Judge all of these, on all cores.
-    pub fn all(&self, images: &[(Model, Written, String)]) -> Result<Vec<Verdict>, Failure> {
-        let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
-        let verdicts = Mutex::new(vec![Verdict::Holds; images.len()]);
-        std::thread::scope(|scope| {
-            let work = |thread: usize| {
-                let (next, verdicts) = (&next, &verdicts);
-                scope.spawn(move || -> Result<(), Failure> {
-                    while let Some((n, (_, written, contract))) =
-                        images.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let verdict = self.check(thread, written, contract)?;
-                        if let Some(place) = verdicts.lock().ok().as_mut().and_then(|all| all.get_mut(n)) {
-                            *place = verdict;
-                        }
+    /// Judge all of these, as the tool judges a dump.
+    pub fn all(&self, images: &[Image]) -> Result<Vec<Verdict>, Failure> {
+        self.judged(&images.iter().collect::<Vec<_>>(), Functions::All)
+    }
+
+    /// Judge these on all cores, by a program for each that is started once.
+    pub fn judged(&self, images: &[&Image], functions: Functions) -> Result<Vec<Verdict>, Failure> {
+        let next = AtomicUsize::new(0);
+        let verdicts = Mutex::new(vec![Verdict::LeftOut("nobody has judged it".to_owned()); images.len()]);
+        on_each_cpu(|| {
+            let mut running = None;
+            while let Some((n, image)) = images.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+                let program = match running.take() {
+                    Some(program) => program,
+                    None => Program::start()?,
+                };
+                let verdict = match program.asked(&self.request(image, functions))? {
+                    Answer::Said(program, report) => {
+                        running = Some(program);
+                        verdict(&report)
                     }
-                    Ok(())
-                })
-            };
-            let threads: Vec<_> = (0..threads).map(work).collect();
-            let ended = |thread: std::thread::ScopedJoinHandle<Result<(), Failure>>| {
-                thread.join().unwrap_or_else(|_| Err(Failure::new("judge", "a thread has ended", "report it")))
-            };
-            threads.into_iter().try_for_each(ended)
+                    Answer::Ended(how) => Verdict::LeftOut(format!("the judge has ended: {how}")),
+                };
+                if let Some(place) = verdicts.lock().ok().as_mut().and_then(|all| all.get_mut(n)) {
+                    *place = verdict;
+                }
+            }
+            running.map_or(Ok(()), Program::end)
         })?;
         verdicts.into_inner().map_err(|_| Failure::new("judge", "a thread has ended", "report it"))
     }
 
-    fn check(&self, thread: usize, written: &Written, contract: &str) -> Result<Verdict, Failure> {
-        let place = |end: &str| self.dir.path().join(format!("{thread}.{end}"));
-        let (image, toml) = (place("bin"), place("toml"));
-        write(&image, &written.code)?;
-        write(&toml, contract.as_bytes())?;
-        let base = format!("{:#x}", written.at);
-        let mut tool = tramptool();
-        tool.args(["check", "--format", "json", "--arch", &self.machine.arch, "--profile", &self.profile]);
-        tool.args(["--base", &base, "--entry", &base, "--raw"]).arg(&image).arg("--contract").arg(&toml);
-        let run = tool.output().map_err(|e| Failure::at(Path::new("tramptool"), e, "set TRAMPTOOL"))?;
-        match run.status.code() {
-            Some(0 | 1) => Ok(verdict(&run.stdout)),
-            _ => {
-                let said = String::from_utf8_lossy(&run.stderr);
-                let line = said.lines().next().unwrap_or("it says nothing");
-                Ok(Verdict::LeftOut(line.replace(&*image.to_string_lossy(), "the image")))
-            }
-        }
+    fn request(&self, (_, written, contract): &Image, functions: Functions) -> Value {
+        let one = functions == Functions::OfOneFixture;
+        json!({
+            "profile": self.profile, "base": written.at, "code": written.code, "contract": contract, "one_fixture": one,
+        })
     }
 }
 
+/// What an image is run on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Functions {
+    /// All functions that it can be for, compiled in every way, also far from them.
+    All,
+    /// Those that are compiled in one way.
+    OfOneFixture,
+}
+
+/// The program that judges (`lab/images`).
+struct Program {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+/// What comes back.
+enum Answer {
+    Said(Program, Value),
+    /// It was ended by what it ran.
+    Ended(String),
+}
+
+impl Program {
+    fn start() -> Result<Program, Failure> {
+        let mut command = match std::env::var_os("TRAMPTOOL_IMAGES") {
+            Some(built) => Command::new(built),
+            None => {
+                let mut cargo = Command::new("cargo");
+                cargo.args(["run", "--quiet", "--locked", "--package", "tramptool-images", "--manifest-path"]);
+                cargo.arg(root().join("Cargo.toml"));
+                cargo
+            }
+        };
+        // There is one for each CPU.
+        let child = command.env("RAYON_NUM_THREADS", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(trouble)?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(to), Some(from)) => Ok(Program { child, to, from: BufReader::new(from) }),
+            _ => Err(trouble("has no stdin and stdout")),
+        }
+    }
+
+    /// Ask, and wait for the answer.
+    fn asked(mut self, request: &Value) -> Result<Answer, Failure> {
+        let mut answer = String::new();
+        let sent = writeln!(self.to, "{request}");
+        let got = sent.and_then(|()| self.from.read_line(&mut answer));
+        match got {
+            Ok(bytes) if bytes > 0 => Ok(Answer::Said(self, serde_json::from_str(&answer).map_err(trouble)?)),
+            _ => Ok(Answer::Ended(self.child.wait().map_err(trouble)?.to_string())),
+        }
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        let Program { mut child, to, from } = self;
+        drop((to, from));
+        let status = child.wait().map_err(trouble)?;
+        if status.success() { Ok(()) } else { Err(trouble(status)) }
+    }
+}
+
+fn trouble(e: impl ToString) -> Failure {
+    Failure::new("tramptool-images", e.to_string(), "see that it compiles, or set TRAMPTOOL_IMAGES")
+}
+
 /// What a report says.
-fn verdict(report: &[u8]) -> Verdict {
-    let report: Value = serde_json::from_slice(report).unwrap_or_default();
+fn verdict(report: &Value) -> Verdict {
+    if let Some(why) = report["refused"].as_str() {
+        return Verdict::LeftOut(why.to_owned());
+    }
     let results = report["results"].as_array().map_or(&[][..], |all| all);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (mut wrong, mut known) = (BTreeSet::new(), false);
