@@ -322,25 +322,27 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
     let mut out = format!(
         "# The kernel's writers, judged\n\n{}. `cargo xtask writers --images {} --seed {}`: BPF trampolines that Linux's own JITs \
          wrote for random functions and programs, each judged by its contract. Images of the same bytes under the same contract are \
-         judged once.\n\n",
+         judged once: on functions of one fixture, and on all, also from far, if they fail there, are the first of a shape, or are of \
+         the sample. Seconds are of CPU, of all programs.\n\n",
         today(),
         asked.images,
         asked.seed
     );
     out.push_str(
-        "| Linux | architecture | images | differ | on all | hold | known | not judged | fail | refused | seconds |\n",
+        "| Linux | architecture | images | differ | on all | sample | hold | known | not judged | fail | refused | seconds |\n",
     );
-    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     for (version, machine, t) in rows {
         let (left, refused) =
             (t.left_out.values().map(|(count, _)| count).sum::<usize>(), t.refused.values().sum::<usize>());
         let _ = writeln!(
             out,
-            "| {version} | {} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {} |",
+            "| {version} | {} | {} | {} | {} | {} | {} | {} | {left} | {} | {refused} | {} |",
             machine.name,
             t.images,
             t.distinct,
             t.wholly,
+            t.sampled,
             t.holds,
             t.known,
             t.findings.len(),

@@ -7,7 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::harness::{Harness, Written};
 use super::machine::Known;
@@ -74,12 +75,20 @@ impl Judge {
         verdicts.into_inner().map_err(|_| Failure::new("judge", "a thread has ended", "report it"))
     }
 
-    fn request(&self, (_, written, contract): &Image, functions: Functions) -> Value {
-        let one = functions == Functions::OfOneFixture;
-        json!({
-            "profile": self.profile, "base": written.at, "code": written.code, "contract": contract, "one_fixture": one,
-        })
+    fn request<'i>(&'i self, (_, written, contract): &'i Image, functions: Functions) -> Request<'i> {
+        let one_fixture = functions == Functions::OfOneFixture;
+        Request { profile: &self.profile, base: written.at, code: &written.code, contract, one_fixture }
     }
+}
+
+/// What the program that judges is asked.
+#[derive(Serialize)]
+struct Request<'i> {
+    profile: &'i str,
+    base: u64,
+    code: &'i [u8],
+    contract: &'i str,
+    one_fixture: bool,
 }
 
 /// What an image is run on.
@@ -126,9 +135,10 @@ impl Program {
     }
 
     /// Ask, and wait for the answer.
-    fn asked(mut self, request: &Value) -> Result<Answer, Failure> {
+    fn asked(mut self, request: &Request) -> Result<Answer, Failure> {
+        let line = serde_json::to_string(request).map_err(trouble)?;
         let mut answer = String::new();
-        let sent = writeln!(self.to, "{request}");
+        let sent = writeln!(self.to, "{line}");
         let got = sent.and_then(|()| self.from.read_line(&mut answer));
         match got {
             Ok(bytes) if bytes > 0 => Ok(Answer::Said(self, serde_json::from_str(&answer).map_err(trouble)?)),
