@@ -52,7 +52,10 @@ pub fn unlike(one: &Verdict, all: &Verdict) -> Option<String> {
 mod tests {
     use super::*;
 
-    const CONTRACT: &str = "words = [\"rdi\"]\nflags = [\"CALL_ORIG\"]\nprograms = [\n    { attach = \"fentry\", cookie = 7 },\n]\nlabels = { a = \"0x1\" }\n";
+    const CONTRACT: &str = concat!(
+        "words = [\"rdi\"]\nflags = [\"CALL_ORIG\"]\nprograms = [\n",
+        "    { attach = \"fentry\", cookie = 7 },\n]\nlabels = { a = \"0x1\" }\n"
+    );
 
     fn written(at: u64) -> Written {
         let (flags, programs, labels) = (Vec::new(), [const { Vec::new() }; 3], Vec::new());
