@@ -123,7 +123,16 @@ fn a_dependent_builds_from_the_archives_beside_later_releases() {
     assert!(ours.len() >= 9 && others.len() >= 30, "{needed:?}");
 
     let mut package = cargo(root);
-    package.args(["package", "--workspace", "--exclude", "xtask", "--exclude", "tramptool-bench", "--exclude", "tramptool-images"]);
+    package.args([
+        "package",
+        "--workspace",
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "tramptool-bench",
+        "--exclude",
+        "tramptool-images",
+    ]);
     package.args(["--offline", "--no-verify", "--allow-dirty", "--exclude-lockfile", "--target-dir"]);
     run(package.arg(dir.path().join("packed")));
     for (name, version, _) in &ours {
