@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a writer wrote into the memory of its program, judged as the tool judges a running kernel's.
 
-use super::native::Place;
 use crate::failure::Failure;
 use crate::running::{core, verdicts};
 use crate::tools::write;
@@ -10,11 +9,11 @@ use crate::tools::write;
 const MACHINE: u16 = 62;
 
 /// Have the tool judge what a program printed, `count` of them: lines of what fails, and what the program itself says.
-pub fn judged(place: &Place, lines: &[String], count: &str) -> Result<Vec<String>, Failure> {
+pub fn judged(version: &str, lines: &[String], count: &str) -> Result<Vec<String>, Failure> {
     let dir = tempfile::tempdir().map_err(|e| Failure::new("temporary directory", e.to_string(), "set TMPDIR"))?;
     let told = |start: &str| -> Vec<&str> { lines.iter().filter_map(|line| line.strip_prefix(start)).collect() };
     let (kcore, kallsyms) = (dir.path().join("kcore"), dir.path().join("kallsyms"));
-    write(&kcore, &core(("the writer", MACHINE), &format!("{}.0", place.version), &told("memory: "))?)?;
+    write(&kcore, &core(("the writer", MACHINE), &format!("{version}.0"), &told("memory: "))?)?;
     write(&kallsyms, (told("symbol: ").join("\n") + "\n").as_bytes())?;
     let (verdicts, said) = verdicts(&kcore, &kallsyms, None)?;
     let failing = verdicts.iter().filter(|(_, (verdict, _))| verdict != "holds");

@@ -81,7 +81,7 @@ impl Native {
         let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
         let (code, said) = (run.status.code(), lines.pop().unwrap_or_default());
         match (self.judged, code) {
-            (true, Some(0)) => lines = memory::judged(place, &lines, &said)?,
+            (true, Some(0)) => lines = memory::judged(place.version, &lines, &said)?,
             (false, Some(0)) if lines.is_empty() => {}
             (false, Some(1)) if !lines.is_empty() => {}
             _ => lines = vec![format!("{}: {said}", run.status)],
