@@ -100,11 +100,10 @@ STUB static void look(void)
 		*cpus = (struct known){ .trap = is[0] == 0xcc };
 		memcpy(was, is, length());
 	}
-	for (addr i = 0; i < SIZE; i++)
-		if (seen[i] != text[i]) {
-			wrong("a write outside of sites");
-			seen[i] = text[i];
-		}
+	if (memcmp(seen, text, SIZE)) {
+		wrong("a write outside of sites");
+		memcpy(seen, text, SIZE);
+	}
 }
 
 static void all_know(bool heard)
@@ -228,6 +227,9 @@ int main(void)
 		for (unsigned int j = 0; j < 4; j++)
 			for (unsigned int first = 0; first < 11; first++)
 				for (unsigned int n = 1; n < SITES; n *= 8) {
+					/* So many take long: once for each pair of targets is enough. */
+					if (n > 64 && first)
+						continue;
 					begin(n, first);
 					sequence(to[i], to[j]);
 					if (written_jumps()) {
