@@ -12,7 +12,7 @@ static struct told_kind {
 	char what[96], as[200];
 	unsigned long times;
 } told_kinds[32];
-/* What is run now; and that something is wrong with it, so that what follows from it is not told. */
+/* What is run now. Once something is wrong with it, nothing more is told of it: that may follow from the first. */
 static char told_as[200];
 static bool told;
 
