@@ -211,7 +211,10 @@ fn judged(files: &Files, lists: &Lists) -> Result<bool, Failure> {
         wrong.iter().for_each(|line| println!("    {line}"));
         print!("{said}");
     }
-    let good = verdicts.values().all(|(verdict, _)| ["holds", "not judged"].contains(&verdict.as_str()));
+    // Of pages of kprobes alone it is known that they are not judged.
+    let good = verdicts
+        .iter()
+        .all(|(name, (verdict, _))| verdict == "holds" || verdict == "not judged" && name.starts_with("kprobe_"));
     Ok(good && wrong.is_empty() && !found.is_empty())
 }
 
