@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use common::{Bench, arches};
+use common::{Bench, arches, core};
 use serde_json::Value;
 
 mod common;
@@ -162,7 +162,7 @@ impl Image {
     fn kernel(&self) {
         let machine = tool::backend(self.arch).unwrap().facts().machine;
         let code = fs::read(self.bench.path("image.bin")).unwrap();
-        let core = core(machine, self.symbols["base"], &code);
+        let core = core(machine, &[(self.symbols["base"], code)]);
         fs::write(self.bench.path("kcore"), core).unwrap();
         let kernels = |name: &&String| name.starts_with("bpf_") || name.starts_with("__bpf_") || *name == "traced";
         let line = |name: &String| format!("{:x} t {name}\n", self.symbols[name]);
@@ -192,24 +192,6 @@ fn failures(report: &str) -> Vec<String> {
     all.sort();
     all.dedup();
     all
-}
-
-/// An ELF core file (gABI, ELF header and program header) with one piece of memory, and the note that tells the version.
-fn core(machine: u16, at: u64, code: &[u8]) -> Vec<u8> {
-    let note = b"VMCOREINFO\0\0OSRELEASE=7.3.4-test\n";
-    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    out.extend([4_u16, machine].iter().flat_map(|half| half.to_le_bytes()));
-    out.extend(1_u32.to_le_bytes());
-    out.extend([0_u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
-    out.extend(0_u32.to_le_bytes());
-    out.extend([64_u16, 56, 2, 64, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
-    let mut offset = 64 + 2 * 56;
-    for (kind, address, size) in [(4_u32, 0, note.len() as u64), (1, at, code.len() as u64)] {
-        out.extend([kind, 7].iter().flat_map(|half| half.to_le_bytes()));
-        out.extend([offset, address, 0, size, size, 1].iter().flat_map(|word: &u64| word.to_le_bytes()));
-        offset += size;
-    }
-    [out, note.to_vec(), code.to_vec()].concat()
 }
 
 /// BTF (kernel Documentation/bpf/btf.rst) of `long traced(long, long)`: an integer, the prototype, the function.
@@ -672,7 +654,7 @@ fn copy(from: &str, to: &str) -> Bench {
         memory.extend(code);
         memory.resize((start - AT) as usize + 32 * (n + 1), 0xcc);
     }
-    fs::write(b.path("kcore"), core(62, AT, &memory)).unwrap();
+    fs::write(b.path("kcore"), core(62, &[(AT, memory)])).unwrap();
     fs::write(b.path("kallsyms"), symbols).unwrap();
     b
 }
@@ -743,7 +725,7 @@ fn of_two_instructions(machine: u16) -> Bench {
         symbols += &format!("{at:016x} T {name}\n");
     }
     let memory: Vec<u8> = memory.iter().flat_map(|word| word.to_le_bytes()).collect();
-    fs::write(b.path("kcore"), core(machine, AT, &memory)).unwrap();
+    fs::write(b.path("kcore"), core(machine, &[(AT, memory)])).unwrap();
     fs::write(b.path("kallsyms"), symbols).unwrap();
     b
 }

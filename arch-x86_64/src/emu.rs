@@ -7,17 +7,15 @@ use codegen::arch::pads::{IndirectBranch, Pad};
 use codegen::words::abi::{Reg, RegSet};
 
 use crate::bare::BARE;
-use crate::emulated::LENT;
+use crate::emulated::{AC, FLAGS, LENT};
 use crate::moves::moves;
 use crate::regs::{R10, R11, R13, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, VECTORS};
 
 /// CF, PF, AF, ZF, SF, OF: what arithmetic sets. DF and AC belong to the caller's environment.
 const ARITHMETIC: u64 = 0x8d5;
 
-/// x86-64 psABI, 3.2.1: DF is clear at a function's entry. AC lets kernel code at user memory: it is set in short
-/// sequences only, none of which calls.
+/// x86-64 psABI, 3.2.1: DF is clear at a function's entry.
 const DF: u64 = 1 << 10;
-const AC: u64 = 1 << 18;
 
 /// The machine.
 pub const MACHINE: Machine = Machine {
@@ -27,7 +25,7 @@ pub const MACHINE: Machine = Machine {
     cpu_model: 19,
     init: &[],
     pc: 41,
-    flags: Some((EmuReg { name: "rflags", id: 253 }, ARITHMETIC)),
+    flags: Some((EmuReg { name: "rflags", id: FLAGS }, ARITHMETIC)),
     clear_flags: &[("df", DF), ("ac", AC)],
     // arch/x86/kernel/ptrace.c, regoffset_table.
     pt_regs: &[("ax", RAX), ("bx", RBX), ("cx", RCX), ("dx", RDX), ("si", RSI), ("di", RDI), ("bp", RBP), ("sp", RSP)],

@@ -1,6 +1,7 @@
 //! Instructions that the checker runs in the engine's place: XSAVEC, and XRSTOR of what it stores. The engine has neither.
-//! RDTSC, whose time must be the checker's own: the engine asks the machine that it runs on.
-//! Intel SDM volume 1, 13.4, 13.8 and 13.10; volume 2, XSAVEC and XRSTOR. Of the state components there are x87 and SSE, as
+//! RDTSC, whose time must be the checker's own: the engine asks the machine that it runs on. CLAC and STAC, as a CPU with SMAP has them
+//! at privilege level 0: that of the engine has no SMAP.
+//! Intel SDM volume 1, 13.4, 13.8 and 13.10; volume 2, CLAC, STAC, XSAVEC and XRSTOR. Of the state components there are x87 and SSE, as
 //! the engine has no more.
 
 use codegen::arch::machine::{Lent, LentCpu, LentTo};
@@ -12,6 +13,13 @@ use crate::regs::{RAX, RDX, VECTORS};
 pub(crate) const LENT: Lent = Lent { size, run, told: |code| code.starts_with(&RDTSC), ..Lent::NONE };
 
 const RDTSC: [u8; 2] = [0x0f, 0x31];
+const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
+const STAC: [u8; 3] = [0x0f, 0x01, 0xcb];
+
+/// The engine's number of the flags register (x86.h).
+pub(crate) const FLAGS: i32 = 253;
+/// AC lets kernel code at user memory: it is set in short sequences only, none of which calls.
+pub(crate) const AC: u64 = 1 << 18;
 
 /// The components that XCR0 enables.
 const ENABLED: u64 = X87 | SSE;
@@ -47,6 +55,9 @@ fn size(code: &[u8]) -> Option<usize> {
     if code.starts_with(&RDTSC) {
         return Some(RDTSC.len());
     }
+    if code.starts_with(&CLAC) || code.starts_with(&STAC) {
+        return Some(CLAC.len());
+    }
     Form::read(code).map(|form| form.size)
 }
 
@@ -81,6 +92,13 @@ fn run(code: &[u8], next: u64, cpu: &mut dyn LentCpu) -> Result<LentTo, &'static
         let now = cpu.clock();
         cpu.set_general(RAX, now & 0xffff_ffff);
         cpu.set_general(RDX, now >> 32);
+        return Ok(LentTo::Us);
+    }
+    if code.starts_with(&CLAC) || code.starts_with(&STAC) {
+        let mut flags = [0; 8];
+        cpu.get(FLAGS, &mut flags);
+        let others = u64::from_le_bytes(flags) & !AC;
+        cpu.set(FLAGS, &(others | if code.starts_with(&STAC) { AC } else { 0 }).to_le_bytes());
         return Ok(LentTo::Us);
     }
     let Some(form) = Form::read(code) else { return Ok(LentTo::Engine) };

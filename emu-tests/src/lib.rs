@@ -41,7 +41,9 @@ pub use contract::draft::{Draft, draft};
 pub use contract::file::contract_schema;
 pub use contract::foreign::{Foreign, contract_profile, suites as foreign_suites};
 pub use contract::text::{Head, contract_text};
-pub use contract::written::{Callee, CopiedCalls, WrittenCalls, WrittenProgram, copied_calls, written_calls};
+pub use contract::written::{
+    Callee, CopiedCalls, WrittenCalls, WrittenProgram, copied_calls, first_size, written_calls,
+};
 pub use engine::disasm::disassemble;
 pub use engine::emulator::Emulator;
 pub use engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Holds, Trap, Why};

@@ -56,6 +56,13 @@ impl Kernel {
         before.map(|(_, profile)| *profile).ok_or_else(|| Error::new(format!("Linux {release} is older than {oldest}")))
     }
 
+    /// The 8 bytes at an address.
+    pub fn word(&self, at: u64) -> Result<u64> {
+        let bytes = self.memory.read(at, 8)?;
+        let whole = bytes.try_into().map_err(|_| Error::new(format!("the file ends inside of the word at {at:#x}")))?;
+        Ok(u64::from_le_bytes(whole))
+    }
+
     /// Up to a page of code that begins with a symbol, and ends where the next one begins.
     pub fn code(&self, symbol: &Symbol) -> Result<Vec<u8>> {
         let room = self.symbols.next(symbol.address).map_or(MOST, |next| (next - symbol.address).min(MOST));

@@ -6,8 +6,10 @@
 
 mod contract;
 mod copy;
+mod found;
 mod kernel;
 mod memory;
+mod probe;
 mod sites;
 mod symbols;
 mod types;
@@ -17,8 +19,9 @@ use std::collections::BTreeMap;
 use codegen::backend::Backend;
 use codegen::profile::Profile;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Callee, Dump, Foreign, Suite, foreign_suites, written_calls};
+use emu_tests::{Callee, Suite, written_calls};
 
+pub use found::Found;
 pub use kernel::Kernel;
 pub use memory::Memory;
 pub use sites::{RunningSite, State, sites};
@@ -26,7 +29,9 @@ pub use symbols::Symbols;
 pub use types::Types;
 
 use contract::Written;
+use found::suite;
 use kernel::FTRACE;
+use probe::probes;
 use symbols::Symbol;
 
 /// Trampolines that are looked at.
@@ -34,14 +39,6 @@ const MOST_TRAMPOLINES: usize = 4096;
 
 /// Bit 31 of a key: the number below is that of a type in a kernel's BTF.
 const KERNEL_BTF: u64 = 1 << 31;
-
-/// A trampoline that is found.
-pub struct Found {
-    /// The kernel's name of it, and its address.
-    pub name: String,
-    /// How it is judged; or why not.
-    pub judged: Result<Suite>,
-}
 
 /// Find all trampolines, with what they are judged by.
 ///
@@ -61,34 +58,17 @@ pub fn find(kernel: &Kernel, backends: &[&'static dyn Backend]) -> Result<Vec<Fo
     for symbol in written {
         let judged = match symbol.name.strip_prefix("bpf_trampoline_") {
             Some(key) => bpf(kernel, backend, profile, (symbol, key)),
-            None if symbol.name == FTRACE => copied(kernel, backend, profile, symbol),
-            None => Err(Error::new("pages of instructions that kprobes moved are not judged")),
+            None => copied(kernel, backend, profile, symbol),
         };
         all.push(Found { name: format!("{}@{:#x}", symbol.name, symbol.address), judged });
     }
+    all.extend(probes(kernel, backend, profile));
     Ok(all)
 }
 
-/// Is it the name of code that a kernel writes to take the place of other code?
+/// Is it the name of one trampoline that a kernel wrote? Pages of kprobes have several.
 fn is_written(name: &str) -> bool {
-    [FTRACE, "kprobe_insn_page", "kprobe_optinsn_page"].contains(&name) || name.starts_with("bpf_trampoline_")
-}
-
-/// Code from a kernel's memory, put before the judge.
-fn suite(
-    kernel: &Kernel,
-    (backend, profile): (&'static dyn Backend, &'static Profile),
-    (symbol, code): (&Symbol, Vec<u8>),
-    (text, names): (&str, BTreeMap<u64, String>),
-) -> Result<Suite> {
-    let name = format!("{}@{:#x}", symbol.name, symbol.address);
-    let foreign = Foreign {
-        dump: Some(Dump { base: symbol.address, entries: vec![(String::new(), symbol.address)], end: None, names }),
-        again: Some(kernel.words.clone()),
-        ..Foreign::new(&name, text, vec![(symbol.name.clone(), code)], profile)
-    };
-    let suites = foreign_suites(&foreign, &[backend])?;
-    suites.into_iter().next().ok_or_else(|| Error::new("nothing to judge"))
+    name == FTRACE || name.starts_with("bpf_trampoline_")
 }
 
 /// A copy of `ftrace_caller` or `ftrace_regs_caller`.

@@ -141,6 +141,59 @@ impl Types {
         Ok(Function { signature: format!("{result} f({args})"), name, sizes, returns })
     }
 
+    /// Where a member of a struct lies, in bytes: by its name, that of a member of it, and so on.
+    ///
+    /// # Errors
+    /// The kernel has no such struct, or no such member.
+    pub fn member(&self, name: &str, path: &[&str]) -> Result<u64> {
+        self.found(name, path).map(|(offset, _)| offset)
+    }
+
+    /// How many bytes a member of a struct has.
+    ///
+    /// # Errors
+    /// As of [`Types::member`]; or it is no integer.
+    pub fn size(&self, name: &str, path: &[&str]) -> Result<u64> {
+        let (_, number) = self.found(name, path)?;
+        self.c(number, 0).map(|(_, size)| size.into())
+    }
+
+    /// A member of a struct: where it lies in it, and its type.
+    fn found(&self, name: &str, path: &[&str]) -> Result<(u64, u32)> {
+        let is_named = |number: &u32| {
+            let t = self.get(*number);
+            t.is_ok_and(|t| t.kind == STRUCT && t.parts > 0 && self.text(t.name).is_ok_and(|text| text == name))
+        };
+        let found = (1..self.places.len() as u32).find(is_named);
+        let mut number = found.ok_or_else(|| Error::new(format!("the kernel has no struct {name}")))?;
+        let mut offset = 0;
+        for wanted in path {
+            let t = self.plain(number)?;
+            let member = |n: usize| {
+                let at = t.at + 12 + 12 * n;
+                let [name, number, bits] = [at, at + 4, at + 8].map(|at| self.word(at).unwrap_or(0));
+                // Where there are bit fields, the upper byte has how many bits a member has.
+                self.text(name).is_ok_and(|text| text == *wanted).then_some((number, u64::from(bits & 0xff_ffff) / 8))
+            };
+            let parts = if matches!(t.kind, STRUCT | UNION) { t.parts } else { 0 };
+            let found = (0..parts).find_map(member);
+            let (next, behind) = found.ok_or_else(|| Error::new(format!("struct {name} has no {}", path.join("."))))?;
+            (number, offset) = (next, offset + behind);
+        }
+        Ok((offset, number))
+    }
+
+    /// A type without names and qualifiers of it.
+    fn plain(&self, mut number: u32) -> Result<Type> {
+        for _ in 0..DEPTH {
+            match self.get(number)? {
+                Type { kind: TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG, size, .. } => number = size,
+                t => return Ok(t),
+            }
+        }
+        Err(Error::new("types of the kernel lead to each other in a circle"))
+    }
+
     /// A type in C, and its bytes; of a struct only its size, with `n` in its name.
     fn c(&self, number: u32, n: usize) -> Result<(String, u32)> {
         let mut number = number;

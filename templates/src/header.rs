@@ -127,7 +127,7 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
         Kind::Record(_) => Vec::new(),
         Kind::Sled => vec![void(&contract.callee, Vec::new())],
         // Nothing generates them.
-        Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch => Vec::new(),
+        Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch | Kind::Displaced => Vec::new(),
         Kind::Entry(_) => vec![void(&contract.callee, arguments(target))],
         Kind::Return => vec![(contract.callee.clone(), format!("unsigned long {}(void *fregs)", contract.callee))],
         Kind::Rethook => vec![(contract.callee.clone(), format!("unsigned long {}(void *regs)", contract.callee))],

@@ -92,6 +92,28 @@ pub fn broken(b: &Bench) {
 /// Judges it.
 pub const CHECK_BROKEN: [&str; 5] = ["check", "--object", "broken.o", "--contract", "broken.toml"];
 
+/// An ELF core file (gABI, ELF header and program header) with these pieces of memory, and the note that tells the version.
+pub fn core(machine: u16, memory: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let note = b"VMCOREINFO\0\0OSRELEASE=7.3.4-test\n".to_vec();
+    let pieces: Vec<_> =
+        [(4_u32, 0, &note)].into_iter().chain(memory.iter().map(|(at, bytes)| (1, *at, bytes))).collect();
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    out.extend([4_u16, machine].iter().flat_map(|half| half.to_le_bytes()));
+    out.extend(1_u32.to_le_bytes());
+    out.extend([0_u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    out.extend(0_u32.to_le_bytes());
+    out.extend([64_u16, 56, pieces.len() as u16, 64, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    let mut offset = 64 + 56 * pieces.len() as u64;
+    for (kind, address, bytes) in &pieces {
+        let size = bytes.len() as u64;
+        out.extend([*kind, 7].iter().flat_map(|half| half.to_le_bytes()));
+        out.extend([offset, *address, 0, size, size, 1].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        offset += size;
+    }
+    pieces.into_iter().for_each(|(.., bytes)| out.extend(bytes));
+    out
+}
+
 /// Every architecture, with the prefix of its GNU tools.
 pub fn arches() -> Vec<(&'static str, &'static str)> {
     let facts = tool::BACKENDS.iter().map(|b| b.facts());

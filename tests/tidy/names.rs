@@ -147,6 +147,7 @@ const TESTS: &Excuses = &[
     ("tests/foreign/case.rs", "trampolines by hand, all of one architecture"),
     ("tests/foreign/kernels.rs", "kernels by name, where some have a trampoline that others have not"),
     ("tests/enforced.rs", "the architectures that another engine enforces, and what each enforces"),
+    ("tests/displaced.rs", "detours by hand, one of each architecture, and the one whose kernels have some"),
     ("tests/written.rs", "the one architecture whose kernels copy entry trampolines"),
     ("tests/foreign/overwritten.rs", "the one architecture whose sites are laid out anew for each trampoline"),
     ("tests/foreign/stated.rs", "a sled whose call has data behind it"),

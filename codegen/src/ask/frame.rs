@@ -166,6 +166,11 @@ impl Field {
 }
 
 impl FrameLayout {
+    /// Does a handler's store to one of its members take effect?
+    pub fn has_effect(&self) -> bool {
+        self.fields.iter().any(|field| field.stores == Stores::TakeEffect)
+    }
+
     /// A frame with no slots.
     pub fn empty() -> FrameLayout {
         FrameLayout {

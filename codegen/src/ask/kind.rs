@@ -26,6 +26,9 @@ pub enum Kind {
     Direct(Direct),
     /// A trampoline that is called in the middle of a function, where all registers are live, and calls one C function.
     Sled,
+    /// Code that a jump or a breakpoint in the middle of a function leads to: it has copies of the instructions that stood there, and
+    /// may call one C function before them.
+    Displaced,
     /// A paired trampoline: the site jumps to it, it calls the traced function's body, and returns to the parent, so that
     /// every return belongs to a call.
     Around(Around),
@@ -250,6 +253,8 @@ pub enum Entered {
     ByReturn,
     /// Code in the middle of a function calls it.
     InTheMiddle,
+    /// Code in the middle of a function goes to it, by a jump or by a breakpoint.
+    InItsPlace,
     /// C calls it, and no site is patched; or code with a convention of its own does, which the contract states.
     Called,
 }
@@ -418,6 +423,9 @@ static SLED: KindTraits = KindTraits {
     ..DIRECT
 };
 
+static DISPLACED: KindTraits =
+    KindTraits { word: "displaced", entered: Entered::InItsPlace, gives: Gives::Frame, ..SLED };
+
 static CLOSURE: KindTraits =
     KindTraits { word: "closure", entered: Entered::Called, gives: Gives::Frame, keeps: Keeps::Nothing, ..SLED };
 
@@ -497,6 +505,7 @@ impl Kind {
             Kind::Direct(Direct { jumped: false, .. }) => &DIRECT,
             Kind::Direct(_) => &DIRECT_JUMP,
             Kind::Sled => &SLED,
+            Kind::Displaced => &DISPLACED,
             Kind::Around(Around { form: Form::Frame, .. }) => &AROUND_FRAME,
             Kind::Around(Around { form: Form::Fregs, .. }) => &AROUND_FREGS,
             Kind::Around(Around { form: Form::Shadow, .. }) => &AROUND_SHADOW,
@@ -541,9 +550,9 @@ impl Kind {
         self.returned_to() || self.is_callback() || self.is_function()
     }
 
-    /// Is it called in the middle of a function, and by no patched site?
+    /// Is it reached in the middle of a function, and from no site that a compiler made?
     pub fn is_sled(self) -> bool {
-        self.traits().entered == Entered::InTheMiddle
+        matches!(self.traits().entered, Entered::InTheMiddle | Entered::InItsPlace)
     }
 
     /// Is it called as it stands, with no site and no traced function: a sled, or a boundary of C?
@@ -620,7 +629,7 @@ impl Kind {
     pub fn passes(self) -> Option<Direct> {
         match self {
             Kind::Direct(direct) => Some(direct),
-            Kind::Sled | Kind::Closure | Kind::Callback => Some(Direct::default()),
+            Kind::Sled | Kind::Displaced | Kind::Closure | Kind::Callback => Some(Direct::default()),
             Kind::Around(Around { form: Form::Frame, args, .. }) => Some(Direct { args, ..Direct::default() }),
             _ => None,
         }

@@ -139,7 +139,7 @@ pub fn promised(kind: Kind, facts: &Facts, site: &Site, guard: Option<ReturnGuar
         Keeps::All => all,
     };
     let way: Vec<Reg> = match (entered, keeps) {
-        (Entered::AsCallback, _) => Vec::new(),
+        (Entered::AsCallback | Entered::InItsPlace, _) => Vec::new(),
         (Entered::Called, _) => abi.link.into_iter().collect(),
         // Only the link register is free: everything else may be live, and a kprobe's handler may read it.
         (_, Keeps::All | Keeps::AllButLinkage) => abi.link.into_iter().collect(),

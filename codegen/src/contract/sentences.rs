@@ -196,6 +196,10 @@ impl Contract {
                 (&[About::Arrival], "Called in the middle of a function: every register is live.".to_owned()),
                 (&[About::Call], format!("Calls {}.", self.callee)),
             ],
+            Kind::Displaced => vec![
+                (&[About::Arrival], "Gone to in the middle of a function: every register is live.".to_owned()),
+                (&[About::Call, About::Slots], format!("Calls {}.", self.callee)),
+            ],
             Kind::Closure => vec![
                 (&[About::Arrival], "C calls it by a pointer, with any arguments.".to_owned()),
                 (&[About::Call, About::Slots], format!("Calls {}, which finds them in the frame.", self.callee)),

@@ -236,6 +236,30 @@ pub enum Next {
     Behind(i64),
     /// The address that the callee returns, as if the site had gone there.
     Result,
+    /// So many bytes behind its first instruction, where the copies of displaced instructions begin.
+    Copies(u64),
+}
+
+/// Instructions that a jump or a breakpoint has taken the place of, and their copies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Displaced {
+    /// The address where they stood.
+    pub at: u64,
+    /// Their bytes.
+    pub instructions: Vec<u8>,
+    /// The bytes of their copies, and what follows these.
+    pub copies: Vec<u8>,
+    /// The address of the copies.
+    pub copied_to: u64,
+    /// Behind the copies is a breakpoint. Otherwise they end in a jump behind where the instructions stood.
+    pub breakpoint: bool,
+}
+
+impl Displaced {
+    /// Where execution goes on behind a breakpoint at this address among the copies.
+    pub fn behind(&self, breakpoint: u64) -> u64 {
+        self.at.wrapping_add(breakpoint.wrapping_sub(self.copied_to))
+    }
 }
 
 /// The result of a program in place of a function.
@@ -325,6 +349,8 @@ pub struct Stated {
     pub errno: Option<String>,
     /// For a switch: the contexts.
     pub contexts: Option<Contexts>,
+    /// For displaced instructions: these, and their copies.
+    pub displaced: Option<Displaced>,
 }
 
 impl Stated {
@@ -372,6 +398,7 @@ impl Default for Stated {
             callee_keeps: None,
             errno: None,
             contexts: None,
+            displaced: None,
         }
     }
 }

@@ -59,7 +59,7 @@ impl Plan {
             Kind::Entry(regs) => self.entry(regs, &frame, target),
             Kind::Return | Kind::Rethook => self.exit(spec.kind, &frame, target),
             // The frame has said that nothing generates them.
-            Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch => {}
+            Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch | Kind::Displaced => {}
             Kind::Direct(direct) => self.direct(direct, &frame, target),
             Kind::Sled => {
                 if target.convention.thread.is_none() {

@@ -394,6 +394,7 @@ impl Convention {
             ),
             Kind::Direct(_) => "calls one C function with the traced function's arguments".to_owned(),
             Kind::Sled => "calls one C function in the middle of a function".to_owned(),
+            Kind::Displaced => "has copies of displaced instructions".to_owned(),
             Kind::Closure => "shows its arguments to one C function".to_owned(),
             Kind::Callback => "leads from C into code with a convention of its own, or back".to_owned(),
             Kind::Syscall(_) => "makes a system call".to_owned(),

@@ -314,7 +314,9 @@ impl Target {
                 });
             }
             Kind::Rethook => self.structure(FrameUse::Rethook)?,
-            Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch => return Err(not_generated(kind)),
+            Kind::Closure | Kind::Callback | Kind::Syscall(_) | Kind::Switch | Kind::Displaced => {
+                return Err(not_generated(kind));
+            }
             Kind::Sled => {
                 let frame = self.layouts.sled.ok_or_else(|| self.no_layout("a frame with every register"))?;
                 return Ok(Cow::Owned(frame(self.choices)));

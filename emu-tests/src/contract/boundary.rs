@@ -26,13 +26,15 @@ pub(super) struct Known {
     pub(super) registers: bool,
     /// The number of words that it has stored.
     pub(super) stored: usize,
+    /// The addresses of symbols.
+    pub(super) symbols: bool,
 }
 
 impl Known {
     /// Where a trampoline of this kind leaves, if its callee has stored so many words.
     pub(super) fn at_end(kind: Kind, stored: usize) -> Known {
         let called = matches!(kind, Kind::Closure | Kind::Callback);
-        Known { result: called || kind.is_sled(), registers: called, stored }
+        Known { result: called || kind.is_sled(), registers: called, stored, symbols: false }
     }
 
     /// Does a run have it then?

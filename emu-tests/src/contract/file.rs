@@ -271,6 +271,10 @@ pub(crate) struct TrampolineIn {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, ArgumentIn>")]
     pub(crate) gives: BTreeMap<String, Spanned<ArgumentIn>>,
+    /// `displaced`: the instructions, and where their copies are.
+    #[serde(default)]
+    #[schemars(with = "Option<DisplacedIn>")]
+    pub(crate) displaced: Option<Spanned<DisplacedIn>>,
     /// `closure`, `callback`: what can come of it, case by case.
     #[serde(default)]
     pub(crate) results: Vec<ResultIn>,
@@ -537,6 +541,23 @@ pub(crate) struct SiteIn {
     pub(crate) red_zone: Option<Spanned<u64>>,
 }
 
+/// Instructions that a jump or a breakpoint has taken the place of.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct DisplacedIn {
+    /// The address where they stood, as `0x...`.
+    pub(crate) at: String,
+    /// Their bytes, in hexadecimal digits.
+    pub(crate) instructions: String,
+    /// Bytes from the trampoline's first instruction to their copies: 0 if nothing is called before them.
+    #[serde(default)]
+    pub(crate) copies: u64,
+    /// Behind the copies is a breakpoint, with which the kernel goes on. Without this, they end in a jump behind where the
+    /// instructions stood.
+    #[serde(default)]
+    pub(crate) breakpoint: bool,
+}
+
 /// What is otherwise where a sled calls nothing.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -590,6 +611,9 @@ pub(crate) enum KindIn {
     Record,
     /// Called by a sled in the middle of a function, at its tail call or its return: everything is live.
     Sled,
+    /// Gone to by a jump or a breakpoint in the middle of a function: it has copies of the instructions that stood there, and may
+    /// call one C function before them.
+    Displaced,
     /// `ftrace_stub`.
     Stub,
     /// `ftrace_stub_graph`.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use codegen::backend::Backend;
 use codegen::contract::Contract;
+use codegen::contract::stated::Next;
 use codegen::profile::{Convention, Profile};
 use codegen::words::error::{Error, Result};
 use link::{ALTERNATIVES, Input, examine, mark, relocatable, with_alternatives};
 use serde::Deserialize;
 
 use crate::contract::config::Configuration;
-use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
+use crate::contract::file::{DisplacedIn, FileIn, Reader, TrampolineIn, WayIn};
 use crate::contract::slots::slots;
 use crate::engine::emulator::Emulator;
 use crate::judge::cells::extent;
@@ -21,6 +22,7 @@ use crate::run::raw::{Dump, Named, address_of, texts, wrap};
 use crate::run::replay::{Chosen, Source};
 
 /// Objects with trampolines, and their contract.
+#[derive(Clone)]
 pub struct Foreign<'a> {
     /// The contract's name in messages.
     pub contract_name: &'a str,
@@ -92,6 +94,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         let message = format!("is for {arch}; give --arch {arch}, or another contract");
         return Err(reader.at(file.arch.span().start, message));
     }
+    let foreign = &before_copies(foreign, &reader, &file)?;
     let convention = foreign.profile.convention(arch)?;
     if let Some(wanted) = file.profile.as_ref().filter(|wanted| wanted.get_ref() != convention.argument) {
         let (wanted, at) = (wanted.get_ref(), wanted.span().start);
@@ -108,7 +111,10 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         }
         judged.push((
             trampoline,
-            reader.contract(trampoline, &file.frame, (backend.facts(), backend.machine()), convention)?,
+            with_copies(
+                reader.contract(trampoline, &file.frame, (backend.facts(), backend.machine()), convention)?,
+                foreign,
+            ),
         ));
         reader.clauses(trampoline)?;
     }
@@ -146,6 +152,40 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         });
     }
     Ok(suites)
+}
+
+/// Where a trampoline has copies of displaced instructions, its own code ends before them: they are code of a function.
+fn before_copies<'a>(foreign: &Foreign<'a>, reader: &Reader, file: &FileIn) -> Result<Foreign<'a>> {
+    let displaced = file.trampoline.iter().find_map(|t| t.displaced.as_ref());
+    let Some(displaced) = displaced else { return Ok(foreign.clone()) };
+    let wrong = |what: String| Err(reader.at(displaced.span().start, what));
+    let Some(dump) = &foreign.dump else {
+        return wrong("kind displaced is for a dump (--raw): addresses are its matter".to_owned());
+    };
+    let [(_, entry)] = entries(dump, reader, file)?[..] else {
+        return wrong("kind displaced stands alone; valid: one trampoline, one --entry".to_owned());
+    };
+    let DisplacedIn { copies, instructions, .. } = displaced.get_ref();
+    // What has no code of its own begins with them.
+    let own = if *copies == 0 { instructions.len() as u64 / 2 } else { *copies };
+    let end = Some(entry.saturating_add(own));
+    if dump.end.is_some() && dump.end != end {
+        return wrong(format!("--end; valid: none, or {:#x}, where the copies begin", entry.saturating_add(own)));
+    }
+    Ok(Foreign { dump: Some(Dump { end, ..dump.clone() }), ..foreign.clone() })
+}
+
+/// The contract with the bytes of its copies.
+fn with_copies(mut contract: Contract, foreign: &Foreign) -> Contract {
+    if let (Some(displaced), Next::Copies(bytes)) = (&mut contract.stated.displaced, contract.stated.next)
+        && let (Some(dump), [(_, code)]) = (&foreign.dump, &foreign.objects[..])
+        && let [(_, entry)] = dump.entries[..]
+    {
+        displaced.copied_to = entry.saturating_add(bytes);
+        let from = usize::try_from(displaced.copied_to.wrapping_sub(dump.base)).unwrap_or(usize::MAX);
+        displaced.copies = code.get(from..).unwrap_or_default().to_vec();
+    }
+    contract
 }
 
 /// Names and contents of objects.

@@ -93,7 +93,7 @@ impl Reader<'_> {
             stated.gives.iter().filter_map(|g| if let Given::Reg(reg) = g.place { Some(reg) } else { None }).collect();
         let (kept, clobbered) = self.survivors(t, kind, (facts, machine), convention)?;
         let kept = kept.minus(RegSet::of(&own));
-        let elsewhere = !matches!(stated.next, Next::Behind(0) | Next::Result);
+        let elsewhere = matches!(stated.next, Next::Behind(bytes) if bytes != 0);
         let (vectors_lost, control_lost) = besides(&t.loses, machine);
         let vectors_lost = vectors_lost | open_vectors | stated.gives.iter().fold(0, |bits, g| bits | g.place.vector());
         let landing_pad = t.landing_pad.is_on(self.config);
@@ -112,7 +112,7 @@ impl Reader<'_> {
             vectors_kept: vectors_kept & !vectors_lost,
             vectors_lost,
             control_lost,
-            flags_kept: t.keeps_flags,
+            flags_kept: t.keeps_flags || kind == Kind::Displaced,
             direct,
             direct_jumps: direct && t.direct_jumps,
             traced: self.traced(t, kind)?,
@@ -187,10 +187,11 @@ impl Reader<'_> {
         let here = t.stack_align.span().start;
         let boundary =
             |key: &'static str, given: bool, kinds: &'static [&'static str]| (key, given.then_some(here), kinds);
-        let given: [(&str, Option<usize>, &[&str]); 46] = [
+        let given: [(&str, Option<usize>, &[&str]); 47] = [
             boundary("results", !t.results.is_empty(), &["closure", "callback"]),
             boundary("passes", !t.passes.is_empty(), &["closure", "callback", "switch"]),
             boundary("callee-keeps", t.callee_keeps.is_some(), &["callback"]),
+            ("displaced", start(t.displaced.as_ref()), &["displaced"]),
             ("number", start(t.number.as_ref()), &["syscall"]),
             ("errno", start(t.errno.as_ref()), &["syscall"]),
             ("from", start(t.from.as_ref()), &["switch"]),
@@ -222,7 +223,11 @@ impl Reader<'_> {
             ("early-direct", t.early_direct.then_some(here), &["entry", "regs"]),
             ("direct-mispredicted", (t.direct_mispredicted > 0).then_some(here), &["entry", "regs"]),
             ("marks-regs", t.marks_regs.then_some(here), &["entry", "regs", "rethook"]),
-            ("frame", start(t.frame.as_ref()), &["entry", "regs", "return", "rethook", "around", "closure"]),
+            (
+                "frame",
+                start(t.frame.as_ref()),
+                &["entry", "regs", "return", "rethook", "around", "closure", "displaced"],
+            ),
             ("resume", start(t.resume.as_ref()), &["direct", "around", "programs", "record", "sled"]),
             ("signed", t.signed.then_some(here), &["direct", "around", "programs", "record"]),
             (
@@ -290,6 +295,7 @@ impl Reader<'_> {
             KindIn::Programs => Kind::Programs(self.programs(t, facts, convention)?),
             KindIn::Record => Kind::Record(self.recorder(t, convention)?),
             KindIn::Sled => Kind::Sled,
+            KindIn::Displaced => Kind::Displaced,
             KindIn::Return => Kind::Return,
             KindIn::Rethook => Kind::Rethook,
             KindIn::Stub => Kind::Stub,
@@ -369,7 +375,7 @@ impl Reader<'_> {
     }
 
     /// The value of a key that trampolines of this kind must have.
-    fn wanted<'t, T>(&self, t: &TrampolineIn, word: &str, key: &str, given: Option<&'t T>) -> Result<&'t T> {
+    pub(super) fn wanted<'t, T>(&self, t: &TrampolineIn, word: &str, key: &str, given: Option<&'t T>) -> Result<&'t T> {
         given.ok_or_else(|| {
             let at = t.stack_align.span().start;
             self.at(at, format!("{} is of kind {word}: give {key}", t.symbol))
@@ -539,8 +545,7 @@ impl Reader<'_> {
                 }
             },
         };
-        let changed = frame.fields.iter().any(|field| field.stores == frame::Stores::TakeEffect);
-        if let (KindIn::Closure, true, Some(name)) = (t.kind, changed, &t.frame) {
+        if let (KindIn::Closure, true, Some(name)) = (t.kind, frame.has_effect(), &t.frame) {
             let message = format!("{}: leave stores and result out of a closure's frame; see results", name.get_ref());
             return Err(self.at(name.span().start, message));
         }

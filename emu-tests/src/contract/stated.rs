@@ -6,7 +6,8 @@ use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
 use codegen::contract::stated::{
-    Argument, Bracket, Bracketed, Given, Gives, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable, Word,
+    Argument, Bracket, Bracketed, Displaced, Given, Gives, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable,
+    Word,
 };
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, RegSet};
@@ -16,10 +17,14 @@ use toml::Spanned;
 
 use crate::contract::boundary::{Known, given};
 use crate::contract::file::{
-    ArgumentIn, BracketIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn, TrampolineIn,
-    UncalledIn, VariableIn, WordIn,
+    ArgumentIn, BracketIn, DisplacedIn, GoesToIn, HandlersIn, ProgramIn, ProgramResultIn, Reader, SiteIn, ThroughIn,
+    TrampolineIn, UncalledIn, VariableIn, WordIn,
 };
 use crate::judge::cases::ABOVE;
+use crate::run::raw::address_of;
+
+/// Bytes of displaced instructions: four of the longest ones.
+const MOST_DISPLACED: usize = 60;
 
 /// Bytes that count of each word of a context.
 fn word_bytes(t: &TrampolineIn) -> Vec<u8> {
@@ -48,8 +53,13 @@ impl Reader<'_> {
         convention: &Convention,
     ) -> Result<Stated> {
         let (through, arguments) = (self.through(t, kind)?, self.arguments(t, kind, &facts.abi)?);
-        let next = self.next(t, kind)?;
+        let displaced = self.displaced(t, kind)?;
+        let next = match &t.displaced {
+            Some(displaced) => Next::Copies(displaced.get_ref().copies),
+            None => self.next(t, kind)?,
+        };
         let base = Stated {
+            displaced,
             arguments,
             may_be_null: t.may_be_null,
             general_handlers: t.handlers.as_ref().is_some_and(|h| *h.get_ref() == HandlersIn::General),
@@ -239,11 +249,11 @@ impl Reader<'_> {
         if all.len() > most {
             return Err(self.at(here, format!("{} arguments; valid: 0 to {most}", all.len())));
         }
-        let returned = kind.returned_to();
+        let (returned, known) = (kind.returned_to(), Known { symbols: kind == Kind::Displaced, ..Known::default() });
         let mut found = Vec::new();
         for given in all {
             let wrong = |message: String| self.at(given.span().start, message);
-            let Argument { value, bits } = self.argument(given, (kind, Known::default()), abi)?;
+            let Argument { value, bits } = self.argument(given, (kind, known), abi)?;
             let text = given.get_ref().text();
             let frames = value.terms.iter().filter(|(_, root)| *root == Root::Frame).count();
             if frames > 0 && (value.alone().is_none() || t.frame.is_none()) {
@@ -277,8 +287,10 @@ impl Reader<'_> {
     /// A value that runs determine. They know no symbols.
     pub(super) fn sum(&self, text: &str, at: usize, (kind, known): (Kind, Known), abi: &Abi) -> Result<Sum> {
         let value = Sum::parse(text, abi).map_err(|e| self.at(at, e))?;
-        if value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
-            return Err(self.at(at, format!("'{text}': a symbol is valid in holds only")));
+        if !known.symbols && value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
+            return Err(
+                self.at(at, format!("'{text}': a symbol is valid in holds, and in arguments of kind displaced"))
+            );
         }
         if let Some((_, root)) = value.terms.iter().find(|(_, root)| !known.has(root, kind)) {
             let root = format!("{:#}", Term::from(root.clone()).show(abi));
@@ -302,12 +314,34 @@ impl Reader<'_> {
         }
     }
 
+    /// The instructions that it has copies of. The copies are in the dump.
+    fn displaced(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<Displaced>> {
+        if kind != Kind::Displaced {
+            return Ok(None);
+        }
+        let given = self.wanted(t, "displaced", "displaced, the instructions", t.displaced.as_ref())?;
+        let DisplacedIn { at, instructions, breakpoint, .. } = given.get_ref();
+        let wrong = |message: String| self.at(given.span().start, message);
+        if let Some(goes_to) = &t.goes_to {
+            return Err(self.at(goes_to.span().start, "goes-to is not for kind displaced: it goes on at its copies"));
+        }
+        let at = address_of(at).ok_or_else(|| wrong(format!("at = {at:?}; valid: an address as \"0x...\"")))?;
+        let byte = |n: usize| instructions.get(n..n + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..instructions.len()).step_by(2).map(byte).collect();
+        let instructions = bytes.filter(|bytes| (1..=MOST_DISPLACED).contains(&bytes.len())).ok_or_else(|| {
+            wrong(format!(
+                "instructions = {instructions:?}; valid: 1 to {MOST_DISPLACED} bytes, two hexadecimal digits each"
+            ))
+        })?;
+        Ok(Some(Displaced { at, instructions, copies: Vec::new(), copied_to: 0, breakpoint: *breakpoint }))
+    }
+
     /// Bytes that the site has pushed.
     fn pushed(&self, pushed: Option<&Spanned<u64>>, next: Next) -> Result<u64> {
         let Some(pushed) = pushed else { return Ok(0) };
         let (n, at) = (*pushed.get_ref(), pushed.span().start);
         match next {
-            Next::Behind(_) => {
+            Next::Behind(_) | Next::Copies(_) => {
                 Err(self.at(at, "pushed is for what goes to its result: behind a call SP is as before it"))
             }
             Next::Result if n % 8 != 0 || n > ABOVE - 16 => {

@@ -185,6 +185,16 @@ fn read_at(text: &str, next: u64) -> Option<u64> {
     Some(if sign == "- " { next.wrapping_sub(by) } else { next.wrapping_add(by) })
 }
 
+/// How many bytes the first instruction of some code has.
+///
+/// # Errors
+/// There is none.
+pub fn first_size(backend: &dyn Backend, code: &[u8], at: u64) -> Result<usize> {
+    let lines = followed(backend, (code, at), vec![at], &|_, _| false)?;
+    let first = lines.get(&at).filter(|line| line.size > 0);
+    first.map(|line| line.size.into()).ok_or_else(|| Error::new(format!("no instruction at {at:#x}")))
+}
+
 fn pushes(line: &Decoded) -> bool {
     line.branch.is_some_and(|branch| branch.pushes)
 }

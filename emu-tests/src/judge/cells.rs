@@ -7,7 +7,7 @@ use codegen::arch::machine::{Branch, Machine};
 use codegen::ask::kind::{Calls, Gives};
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::contract::stated::Bracket;
+use codegen::contract::stated::{Bracket, Next};
 use codegen::words::error::{Error, Result};
 use link::{Access, Image, STUBS, SymbolKind, mark};
 
@@ -137,7 +137,19 @@ pub(crate) fn mark_cells(
         marks.tails.push(tail);
     }
     mark_system_calls(suite, fixture, image, &mut marks)?;
+    mark_copies(suite, fixture, &mut marks)?;
     Ok(marks)
+}
+
+/// Where copies of displaced instructions begin.
+fn mark_copies(suite: &Suite, fixture: &Fixture, marks: &mut Marks) -> Result<()> {
+    for (contract, (start, _)) in suite.contracts.iter().zip(marks.ranges.clone()) {
+        if let Next::Copies(bytes) = contract.stated.next {
+            let change = |c: &mut Cell| c.marks.set(Mark::COPIES, true);
+            marks.each(fixture, &contract.name, (start.saturating_add(bytes), 1), change)?;
+        }
+    }
+    Ok(())
 }
 
 /// Where stubs call the kernel.

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use crate::engine::emulator::Emulator;
 use crate::judge::cases::cases;
 use crate::judge::checks::compare::{disabled, enabled, reference, sled};
+use crate::judge::checks::displaced::judge_copies;
 use crate::judge::checks::entered::judge_entered;
 use crate::judge::checks::exceptions::judge_thrown;
 use crate::judge::checks::guard::judge_guards;
@@ -182,6 +183,9 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     }
     if let Some(case) = example.as_ref().filter(|_| rig.away.is_none()) {
         judge_by_reading(&rig, case, filter, &mut tally)?;
+    }
+    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P16) && rig.away.is_none()) {
+        judge_copies(&rig, case, &mut tally)?;
     }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {
         count(&mut rig, &mut tally)?;

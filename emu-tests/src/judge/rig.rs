@@ -8,7 +8,7 @@ use codegen::arch::patch::{SiteState, Write};
 use codegen::arch::site::{Site, Spot};
 use codegen::ask::spec::{Direct, Kind};
 use codegen::contract::Contract;
-use codegen::contract::stated::{Given, Stated};
+use codegen::contract::stated::{Given, Next, Stated};
 use codegen::words::error::{Error, Result};
 use codegen::words::step::ExitPath;
 use codegen::words::term::Root;
@@ -37,6 +37,7 @@ use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::block::{self, Before};
 use crate::run::case::{Case, Distance, Initial, Outcome, RESULT, Unpatched};
+use crate::run::raw::address_of;
 use crate::run::replay::Replay;
 use crate::run::scs;
 use crate::run::situation::Situation;
@@ -138,14 +139,19 @@ fn named_words(suite: &Suite, image: &Image) -> Result<Vec<(String, u64)>> {
             Given::Reg(_) | Given::Vector(_) => None,
         });
         let held = [holds].into_iter().chain(results.iter().map(|r| &r.holds)).chain(fresh.iter().map(|f| &f.holds));
-        let values = held.flatten().flat_map(|(_, sum)| &sum.terms).map(|(_, root)| root);
+        let given = contract.stated.arguments.iter().flatten().map(|argument| &argument.value);
+        let sums = held.flatten().map(|(_, sum)| sum).chain(given);
+        let values = sums.flat_map(|sum| &sum.terms).map(|(_, root)| root);
         let all = words.chain(values);
         all.filter_map(|root| if let Root::Symbol(name) = root { Some(name.to_string()) } else { None })
             .collect::<Vec<_>>()
     };
     let find = |name: String| match image.symbol(&name) {
         Some(symbol) => Ok((name, symbol.address)),
-        None => Err(Error::new(format!("the contract names &{name}; the objects must refer to that"))),
+        // What a dump does not refer to has its own address, which nothing there can have.
+        None => address_of(&name)
+            .map(|at| (name.clone(), at))
+            .ok_or_else(|| Error::new(format!("the contract names &{name}; the objects must refer to that"))),
     };
     suite.contracts.iter().flat_map(of).map(find).collect()
 }
@@ -705,8 +711,13 @@ impl<'s> Rig<'s> {
         if pc == EXIT {
             return "the caller".into();
         }
-        match self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
-            Some(s) => format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address)),
+        if let Some(s) = self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
+            return format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address));
+        }
+        let contracts = self.suite.contracts.iter().zip(&self.ranges);
+        let copies = |(contract, (start, _)): &(&Contract, &(u64, u64))| matches!(contract.stated.next, Next::Copies(bytes) if start.wrapping_add(bytes) == pc);
+        match contracts.into_iter().find(copies) {
+            Some((contract, _)) => format!("the copies of {}", contract.name),
             None => format!("{pc:#x}"),
         }
     }

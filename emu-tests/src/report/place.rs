@@ -88,6 +88,12 @@ places! {
     DetachLabels => "detached:labels", "labels for programs that are detached: before each and behind it";
     DetachSlot => "detached:slot", "bytes of the instruction before a program that does nothing, for a jump";
 
+    Copies { name: &'static str } => "copies:{name}",
+        "{name} behind the copies, against what the displaced instructions leave in it";
+    CopiesMemory => "copies:memory", "byte of memory behind the copies, against what the displaced instructions leave there";
+    CopiesEnd => "copies:end", "where the copies go on, against where the displaced instructions do";
+    CopiesRan => "copies:ran", "the displaced instructions run where they stood, in some state";
+
     // What is called, how often, and with what.
     Calls => "calls", "calls of what it calls";
     CallsBefore => "calls:before", "calls before the function";

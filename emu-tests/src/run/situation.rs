@@ -349,6 +349,9 @@ impl Situation {
         let row = contract.kind.traits();
         match (row.calls, row.gives, contract.kind.programs()) {
             (Calls::Callback, ..) => Situation::every().filter(|s| s.fits_entry(contract)).collect(),
+            (Calls::Named, Gives::Frame, _) if contract.kind == Kind::Displaced && contract.frame.has_effect() => {
+                vec![Situation::PLAIN, Situation::ARGS]
+            }
             (Calls::Handlers, Gives::Frame, _) => vec![Situation::PLAIN, Situation::ARGS, Situation::Results],
             (Calls::ExitHandler, ..) if contract.kind == Kind::Rethook => {
                 [false, true].map(|results| Situation::Rethook { results }).to_vec()

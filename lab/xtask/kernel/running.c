@@ -367,7 +367,7 @@ static int wanted(const char *name, const char *module)
 		"vfs_open", "vfs_read", "vfs_statfs", "vfs_getattr", "vfs_rename", "vfs_write", "security_file_open", "vfs_fallocate", "do_sys_openat2", "mmap_region",
 		"__x64_sys_getpid", "__arm64_sys_getpid", "__riscv_sys_getpid", "__x86_return_thunk", "ftrace_caller",
 		"ftrace_regs_caller", "ftrace_ops_list_func", "arch_ftrace_ops_list_func", "kprobe_ftrace_handler", "ftrace_stub",
-		"optimized_callback",
+		"optimized_callback", "optprobe_template_entry", "optprobe_template_end", "asm_exc_page_fault", "kprobe_table",
 	};
 
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++)
@@ -423,6 +423,24 @@ static void print_links(void)
 	}
 }
 
+// The structures of the kernel's probes, and what stands at each probe: their table has lists of them (kernel kernel/kprobes.c), and the
+// address comes fourth (kernel include/linux/kprobes.h, struct kprobe).
+static void print_probes(int kcore, unsigned long long table)
+{
+	enum { LISTS = 64, ADDRESS = 5 };
+	unsigned long long heads[LISTS], words[ADDRESS + 1];
+
+	if (read_kcore(kcore, table) < (long)sizeof(heads))
+		return;
+	memcpy(heads, bytes, sizeof(heads));
+	for (int i = 0; i < LISTS; i++)
+		for (unsigned long long at = heads[i]; at; at = words[0]) {
+			print_memory(kcore, at);
+			memcpy(words, bytes, sizeof(words));
+			print_memory(kcore, words[ADDRESS]);
+		}
+}
+
 static int is_written(const char *name)
 {
 	return !strncmp(name, "bpf_trampoline_", 15) || !strcmp(name, "ftrace_trampoline") || !strcmp(name, "kprobe_insn_page") ||
@@ -453,6 +471,8 @@ static void print_all(void)
 		// What is copied is read too, as a copy is told by it, and functions for their sites and probes.
 		if (is_in(&listed, name) || is_written(name) || (*module != '[' && strncmp(name, "__", 2)))
 			print_memory(kcore, at);
+		if (!strcmp(name, "kprobe_table"))
+			print_probes(kcore, at);
 		found += is_written(name);
 	}
 	printf("running: %d trampolines\n", found);

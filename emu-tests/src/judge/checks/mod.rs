@@ -1,6 +1,7 @@
 //! Clauses that need runs of their own, or none.
 
 pub mod compare;
+pub mod displaced;
 pub mod entered;
 pub mod exceptions;
 pub mod guard;

@@ -171,7 +171,7 @@ impl Trace {
                 }
                 self.state.stack.top = entry_sp;
             }
-            Next::Result => {
+            Next::Result | Next::Copies(_) => {
                 let pushed = contract.stated.pushed;
                 let sp = entry_sp.wrapping_add(pushed);
                 let parent = here.parent(sp);
@@ -362,8 +362,9 @@ impl Trace {
         let p9 = self.at(Clause::P9, here.pc);
         self.check(p9, Place::Pc, resume, here.came_by);
         self.check(p9.of(Clause::P7), Place::Sp, sp, sp_now);
-        // A C function that has returned may have left anything in the link register.
-        if !self.kind(self.trampoline()).is_some_and(Kind::is_boundary) {
+        // A C function that has returned may have left anything in the link register. In the middle of one, it is as any other.
+        let own = |kind: Kind| kind.is_boundary() || kind == Kind::Displaced;
+        if !self.kind(self.trampoline()).is_some_and(own) {
             self.check(p9, Place::ReturnAddress, returns_to, here.parent(sp_now));
         }
         if redirected || hooked {

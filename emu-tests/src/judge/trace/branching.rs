@@ -105,7 +105,7 @@ impl Trace {
             ExitPath::DirectJump => (0, u64::from(contract.facts.abi.link.is_none())),
             ExitPath::EarlyDirect => (1, 0),
             // That of the function is its own return's.
-            _ if contract.stated.next == Next::Result => (1, 0),
+            _ if matches!(contract.stated.next, Next::Result | Next::Copies(_)) => (1, 0),
             _ if contract.kind.is_function() => (0, 0),
             // And so where the site jumped and the function is not called from here.
             _ if self.jumped_to() && !self.runs_body() => (1, 0),

@@ -33,7 +33,7 @@ impl Region {
 
 /// What an address is, besides.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Mark(u8);
+pub(crate) struct Mark(u16);
 
 impl Mark {
     pub const NONE: Mark = Mark(0);
@@ -49,6 +49,8 @@ impl Mark {
     pub const AROUND: Mark = Mark(64);
     /// An instruction by which a stub calls the kernel.
     pub const SYSTEM_CALL: Mark = Mark(128);
+    /// The first of the copies of displaced instructions.
+    pub const COPIES: Mark = Mark(256);
     /// Where C begins that trampolines call.
     pub const CALLED: Mark = Mark(Mark::CALLBACK.0 | Mark::EXIT_HANDLER.0 | Mark::DIRECT_FUNC.0);
 

@@ -279,7 +279,9 @@ impl Trace {
             if let Some(live) = direct.live {
                 t.check_passed(here, live, &a.expect, a.sp);
             }
-            if let Some(n) = contract.position(Value::Fregs).filter(|_| contract.kind == Kind::Closure) {
+            if let Some(n) =
+                contract.position(Value::Fregs).filter(|_| matches!(contract.kind, Kind::Closure | Kind::Displaced))
+            {
                 t.check_frame(here, contract, ENTRY, (here.arg(n), 0), &state);
             }
         });
@@ -295,7 +297,7 @@ impl Trace {
         let p10 = self.at(Clause::P10, here.pc);
         let abi = here.registers.abi;
         let (ip, op) = (Some(here.ip(pc)), Some(self.places.op));
-        let told = Told { pc, ip, op, parent: Some(parent), ..Told::default() };
+        let told = Told { pc, ip, op, parent: Some(parent), named: &self.named, ..Told::default() };
         let entry = Entry { here, expect, told };
         for (n, (argument, &reg)) in contract.stated.arguments.iter().flatten().zip(abi.args).enumerate() {
             // What profiles tell is checked with what they say of it; where the frame lies, by what is in it.

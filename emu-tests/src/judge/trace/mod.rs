@@ -558,6 +558,10 @@ impl Trace {
         if marks != Mark::NONE && self.state.trampoline().is_some() {
             self.called(here, marks);
         }
+        if marks.has(Mark::COPIES) && self.state.trampoline().is_some() {
+            // What they do is compared with what the instructions did, where both have their own addresses.
+            here.uc.go(EXIT);
+        }
     }
 
     /// At an instruction of a trampoline.

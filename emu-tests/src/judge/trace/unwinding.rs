@@ -27,8 +27,8 @@ impl Trace {
         let value = |rule: Rule| rule.value(cfa, &now.gpr, |at| here.word(at));
         let return_value = |rule: Rule| row.return_address(here.registers.machine, value(rule));
         // The parent is the next frame: nothing returns to the site.
-        let to_parent =
-            self.calls_body() || self.jumped_to() || self.contract().is_some_and(|c| c.stated.next == Next::Result);
+        let leaves = |next: Next| matches!(next, Next::Result | Next::Copies(_));
+        let to_parent = self.calls_body() || self.jumped_to() || self.contract().is_some_and(|c| leaves(c.stated.next));
         let (exiting, entering) = (self.state.exiting(), self.state.activations.last());
         if self.contract().is_some_and(|c| c.stated.contexts.is_some())
             && entering.is_some_and(|a| is_other_stack(a.sp) != is_other_stack(here.sp()))

@@ -155,6 +155,10 @@ impl Trace {
         }
         self.check_direct_func(here, &contract);
         self.check_passes(here, &contract.stated.passes);
+        if contract.kind == Kind::Displaced {
+            self.state.callbacks += 1;
+            self.decide(here, &contract);
+        }
         let given = if contract.kind.is_boundary() { here.snapshot() } else { Snapshot::default() };
         self.poison(here, 50 + u64::from(self.state.callbacks));
         if contract.stated.next == Next::Result {
