@@ -195,9 +195,11 @@ fn what_a_contract_of_displaced_instructions_cannot_say_is_refused() {
         .refuses(&[&words[..], &["--end", "0xffffffffc0200010"]].concat(), &["--end", "where the copies begin"]);
 }
 
-/// Types of a kernel that has these structs: names with members, each with its place in bytes, and with its type: a number of bytes, or
-/// a struct before it.
-fn types(structs: &[(&str, &[(&str, u32, &str)])]) -> Vec<u8> {
+/// A member of a struct: its name, its place in bytes, and its type, which is a number of bytes, or a struct.
+type Member = (&'static str, u32, &'static str);
+
+/// Types of a kernel that has these structs, each with those of its members before it.
+fn types(structs: &[(&str, &[Member])]) -> Vec<u8> {
     let (mut strings, mut words, mut names) = (vec![0_u8], Vec::new(), vec!["void".to_owned()]);
     let mut string = |text: &str| {
         let at = strings.len() as u32;
