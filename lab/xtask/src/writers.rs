@@ -33,7 +33,7 @@ use contract::Placed;
 use fix::Fix;
 use fixes::Taken;
 use harness::Harness;
-use judge::{Functions, Image, Judge, Verdict, excused};
+use judge::{Image, Judge, Question, Verdict, excused};
 use machine::{Known, Machine};
 use manifest::Manifest;
 use model::Model;
@@ -93,6 +93,8 @@ struct Tally {
     findings: Vec<String>,
     /// Seconds of CPU, of all programs.
     cpu: u64,
+    /// What calls cost that are alike for all writers, by what is attached: instructions, loads, stores, bytes of stack.
+    costs: Vec<(&'static str, [u64; 4])>,
 }
 
 /// Do it.
@@ -230,6 +232,12 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
         eprintln!("{} of {} images, {} differ", tally.images, asked.images, tally.distinct);
     }
     tally.cpu = spent().zip(start).map_or(0, |(now, start)| now - start);
+    for (name, model) in Model::compared(harness.can()) {
+        let written = harness.write(std::slice::from_ref(&model))?.pop().and_then(Result::ok);
+        let written = written.ok_or_else(|| Failure::new(name, "was not written", "see what the writer refuses"))?;
+        let contract = placed.contract(&model, &written)?;
+        tally.costs.push((name, judge.cost(&(model, written, contract))?));
+    }
     Ok(tally)
 }
 
@@ -243,7 +251,7 @@ fn verdicts(
 ) -> Result<Vec<Verdict>, Failure> {
     let excuse = |verdict, (model, _, contract): &Image| excused(verdict, (model, contract), known);
     let every: Vec<&Image> = images.iter().collect();
-    let one = judge.judged(&every, Functions::OfOneFixture)?;
+    let one = judge.judged(&every, Question::OfOneFixture)?;
     let mut verdicts: Vec<Verdict> = one.into_iter().zip(images).map(|(one, image)| excuse(one, image)).collect();
     let mut wholly = Vec::new();
     for (n, (_, written, contract)) in images.iter().enumerate() {
@@ -255,7 +263,7 @@ fn verdicts(
     }
     tally.wholly += wholly.len();
     let chosen: Vec<&Image> = wholly.iter().map(|n| every[*n]).collect();
-    for (n, all) in wholly.iter().zip(judge.judged(&chosen, Functions::All)?) {
+    for (n, all) in wholly.iter().zip(judge.judged(&chosen, Question::All)?) {
         let all = excuse(all, every[*n]);
         // What fails on one fixture is told as all show it. What does not must not fail on another.
         if let (Verdict::Holds | Verdict::Known, Some(unlike)) = (&verdicts[*n], unlike(&verdicts[*n], &all)) {
@@ -354,6 +362,7 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
             t.cpu
         );
     }
+    out.push_str(&costs(rows));
     out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and:\n\n");
     for known in &manifest.known {
         let _ = writeln!(out, "- {}: {}.", known.machine.as_deref().unwrap_or("all"), known.reason);
@@ -366,6 +375,26 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
         if !lines.is_empty() {
             let _ = write!(out, "\nLinux {version}, {}:\n\n- {}\n", machine.name, lines.join("\n- "));
         }
+    }
+    out
+}
+
+/// What a call costs, by writer.
+fn costs(rows: &[(String, &Machine, Tally)]) -> String {
+    let mut out = "\nWhat a call of `long f(long, long)` costs, without what is called: instructions / 8-byte loads / 8-byte stores / \
+                   bytes of stack.\n\n"
+        .to_owned();
+    let all: BTreeSet<&str> = rows.iter().flat_map(|(.., tally)| tally.costs.iter().map(|(name, _)| *name)).collect();
+    let names: Vec<&str> = all.into_iter().collect();
+    let _ = writeln!(out, "| Linux | architecture | {} |", names.join(" | "));
+    let _ = writeln!(out, "|---|---|{}", "--:|".repeat(names.len()));
+    for (version, machine, tally) in rows {
+        let cost = |name: &&str| {
+            let found = tally.costs.iter().find(|(other, _)| other == name);
+            found.map_or(String::new(), |(_, cost)| cost.map(|n| n.to_string()).join(" / "))
+        };
+        let cells: Vec<String> = names.iter().map(cost).collect();
+        let _ = writeln!(out, "| {version} | {} | {} |", machine.name, cells.join(" | "));
     }
     out
 }

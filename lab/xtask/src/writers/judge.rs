@@ -45,11 +45,20 @@ impl Judge {
 
     /// Judge all of these, as the tool judges a dump.
     pub fn all(&self, images: &[Image]) -> Result<Vec<Verdict>, Failure> {
-        self.judged(&images.iter().collect::<Vec<_>>(), Functions::All)
+        self.judged(&images.iter().collect::<Vec<_>>(), Question::All)
+    }
+
+    /// What a call costs: instructions, 8-byte loads and stores, bytes of stack.
+    pub fn cost(&self, image: &Image) -> Result<[u64; 4], Failure> {
+        let Answer::Said(program, said) = Program::start()?.asked(&self.request(image, Question::Cost))? else {
+            return Err(trouble("has ended"));
+        };
+        program.end()?;
+        serde_json::from_value(said["costs"].clone()).map_err(|_| trouble(format!("{}: {said}", image.0)))
     }
 
     /// Judge these on all cores, by a program for each that is started once.
-    pub fn judged(&self, images: &[&Image], functions: Functions) -> Result<Vec<Verdict>, Failure> {
+    pub fn judged(&self, images: &[&Image], question: Question) -> Result<Vec<Verdict>, Failure> {
         let next = AtomicUsize::new(0);
         let verdicts = Mutex::new(vec![Verdict::LeftOut("nobody has judged it".to_owned()); images.len()]);
         on_each_cpu(|| {
@@ -59,7 +68,7 @@ impl Judge {
                     Some(program) => program,
                     None => Program::start()?,
                 };
-                let verdict = match program.asked(&self.request(image, functions))? {
+                let verdict = match program.asked(&self.request(image, question))? {
                     Answer::Said(program, report) => {
                         running = Some(program);
                         verdict(&report)
@@ -75,9 +84,8 @@ impl Judge {
         verdicts.into_inner().map_err(|_| Failure::new("judge", "a thread has ended", "report it"))
     }
 
-    fn request<'i>(&'i self, (_, written, contract): &'i Image, functions: Functions) -> Request<'i> {
-        let one_fixture = functions == Functions::OfOneFixture;
-        Request { profile: &self.profile, base: written.at, code: &written.code, contract, one_fixture }
+    fn request<'i>(&'i self, (_, written, contract): &'i Image, question: Question) -> Request<'i> {
+        Request { profile: &self.profile, base: written.at, code: &written.code, contract, question }
     }
 }
 
@@ -88,16 +96,18 @@ struct Request<'i> {
     base: u64,
     code: &'i [u8],
     contract: &'i str,
-    one_fixture: bool,
+    question: Question,
 }
 
-/// What an image is run on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Functions {
-    /// All functions that it can be for, compiled in every way, also far from them.
+/// What is asked of an image.
+#[derive(Clone, Copy, Serialize)]
+pub enum Question {
+    /// Does it hold, on all functions that it can be for, compiled in every way, also far from them?
     All,
-    /// Those that are compiled in one way.
+    /// Does it hold on those that are compiled in one way?
     OfOneFixture,
+    /// What does a call cost?
+    Cost,
 }
 
 /// The program that judges (`lab/images`).

@@ -136,6 +136,20 @@ impl Model {
         model
     }
 
+    /// Functions with two arguments, and one program each, or two: what these cost is compared.
+    pub fn compared(can: Can) -> Vec<(&'static str, Model)> {
+        let one = |session| vec![Program { cookie: 0, sleepable: false, session }];
+        let plain = Model { args: vec![TYPES[0]; 2], result: Some(TYPES[0]), may_refuse: true, ..Model::default() };
+        let mut all = vec![
+            ("fentry", Model { fentry: one(false), ..plain.clone() }),
+            ("fexit", Model { fexit: one(false), ..plain.clone() }),
+            ("fentry and fexit", Model { fentry: one(false), fexit: one(false), ..plain.clone() }),
+            ("fmod_ret", Model { fmod_ret: one(false), ..plain.clone() }),
+        ];
+        all.extend(can.sessions.then(|| ("fsession", Model { fentry: one(true), ..plain })));
+        all
+    }
+
     /// The kernel calls the function from the trampoline where anything comes after it, or may come instead of it (kernel
     /// kernel/bpf/trampoline.c, bpf_trampoline_update).
     pub fn call_orig(&self) -> bool {
