@@ -4,46 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::programs::{HOOKS, PROGRAMS, Program, calls_in, entered, told};
 use crate::table::{Demand, Row, print};
 use crate::took::took;
 
 /// How often each runs; the least counts.
 const ROUNDS: usize = 7;
-
-/// A program whose every function is recorded.
-struct Program {
-    name: &'static str,
-    /// The crate that brings its C, and where that is in the crate.
-    package: &'static str,
-    folder: &'static str,
-    /// Its sources there; all that there are if none is named.
-    sources: &'static [&'static str],
-    workload: &'static str,
-    flags: &'static [&'static str],
-    /// Whether uftrace records all of its calls, which it does not where there is a longjmp.
-    uftrace: bool,
-}
-
-const PROGRAMS: [Program; 2] = [
-    Program {
-        name: "sqlite",
-        package: "libsqlite3-sys",
-        folder: "sqlite3",
-        sources: &["sqlite3.c"],
-        workload: "sqlite.c",
-        flags: &["-DSQLITE_THREADSAFE=0", "-DSQLITE_OMIT_LOAD_EXTENSION"],
-        uftrace: true,
-    },
-    Program {
-        name: "lua",
-        package: "lua-src",
-        folder: "lua-5.4.8",
-        sources: &[],
-        workload: "lua.c",
-        flags: &["-DLUA_USE_LINUX"],
-        uftrace: false,
-    },
-];
 
 /// Ways to record a program, as options of `tramptool trace`, and the most that each may cost as a part of uftrace's cost.
 const WAYS: [(&str, &[&str], Option<f64>); 5] = [
@@ -73,16 +39,6 @@ pub fn run(json: bool) -> Result<(), String> {
     print(&rows, json)
 }
 
-fn told(command: &mut Command) -> Result<(String, String), String> {
-    let name = format!("{command:?}");
-    let out = command.output().map_err(|e| format!("{name}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match out.status.success() {
-        true => Ok((text(&out.stdout), text(&out.stderr))),
-        false => Err(format!("{name}: {}: {}", out.status, text(&out.stderr).trim())),
-    }
-}
-
 /// What a call costs that reads the clock twice, in ns, without the call itself.
 fn clock_twice(dir: &Path) -> Result<f64, String> {
     const CALLS: &str = "20000000";
@@ -108,40 +64,12 @@ impl Bench<'_> {
         self.dir.join(format!("{}-{kind}", self.program.name))
     }
 
-    /// Where the crate's C is: cargo fetches it.
-    fn sources(&self) -> Result<PathBuf, String> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("live/Cargo.toml");
-        let mut cargo = Command::new("cargo");
-        let (text, _) =
-            told(cargo.args(["metadata", "--locked", "--format-version", "1", "--manifest-path"]).arg(manifest))?;
-        let all: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        let packages = all["packages"].as_array().into_iter().flatten();
-        let mine = packages.into_iter().find(|p| p["name"] == self.program.package);
-        let manifest = mine.and_then(|p| p["manifest_path"].as_str()).map(Path::new).and_then(Path::parent);
-        Ok(manifest.ok_or_else(|| format!("no crate {}", self.program.package))?.join(self.program.folder))
-    }
-
     /// The program with sites, without, and with the compiler's hooks too.
     fn build(&self) -> Result<(), String> {
-        let folder = self.sources()?;
-        let mut sources: Vec<PathBuf> = self.program.sources.iter().map(|name| folder.join(name)).collect();
-        if sources.is_empty() {
-            let all = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-            sources = all.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "c")).collect();
-            sources.sort();
-        }
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("live");
-        let built = |compiler: &str, kind: &str, flags: &[&str]| {
-            let mut command = Command::new(compiler);
-            command.args(["-O2", "-w"]).args(flags).args(self.program.flags).arg("-I").arg(&folder).args(&sources);
-            command.arg(here.join(self.program.workload)).args(["-lm", "-ldl", "-o"]).arg(self.path(kind));
-            told(&mut command).map(drop)
-        };
         let site = "-fpatchable-function-entry=5";
-        built("gcc", "plain", &[])?;
-        built("gcc", "sites", &[site])?;
-        let calls = here.join("calls.c").display().to_string();
-        built("clang-14", "hooks", &[site, "-finstrument-functions-after-inlining", &calls])
+        self.program.build("gcc", &["-O2"], &self.path("plain"))?;
+        self.program.build("gcc", &["-O2", site], &self.path("sites"))?;
+        self.program.build("clang-14", &["-O2", site, HOOKS], &self.path("hooks"))
     }
 
     fn trace(&self, kind: &str, options: &[&str]) -> Vec<String> {
@@ -154,28 +82,18 @@ impl Bench<'_> {
     /// How many calls a run has: as many are recorded as the compiler's hooks count.
     fn counts(&self) -> Result<u64, String> {
         let (_, text) = told(Command::new(self.tool).args(self.trace("hooks", &[])))?;
-        let counted = text.lines().find_map(|line| line.strip_prefix("entered ")?.parse::<u64>().ok());
-        let recorded = self.recorded()?;
+        let counted = entered(&text);
+        let recorded = calls_in(self.tool, &self.path("recording"))?;
         if counted != Some(recorded) {
             return Err(format!("{}: {recorded} calls recorded of {counted:?}", self.program.name));
         }
         told(Command::new(self.tool).args(self.trace("sites", &[])))?;
-        let recorded = self.recorded()?;
+        let recorded = calls_in(self.tool, &self.path("recording"))?;
         let theirs = if self.program.uftrace { self.uftrace_calls()? } else { recorded };
         match theirs == recorded {
             true => Ok(recorded),
             false => Err(format!("{}: {recorded} calls recorded, {theirs} by uftrace", self.program.name)),
         }
-    }
-
-    fn recorded(&self) -> Result<u64, String> {
-        let mut report = Command::new(self.tool);
-        let (text, _) = told(report.args(["trace", "report", "--format", "json"]).arg(self.path("recording")))?;
-        let all: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        if all["lost"].as_object().is_none_or(|lost| !lost.is_empty()) {
-            return Err(format!("{}: records are lost: {}", self.program.name, all["lost"]));
-        }
-        all["calls"].as_u64().ok_or_else(|| format!("{}: the report has no number of calls", self.program.name))
     }
 
     fn uftrace(&self) -> Vec<String> {

@@ -11,6 +11,7 @@ mod generate;
 mod kernel;
 mod live;
 mod native;
+mod programs;
 mod table;
 mod took;
 
