@@ -9,7 +9,9 @@
 #include <linux/futex.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,7 @@ struct words {
     uint32_t ring[RING]; // of a flight recorder: those that it has, as their numbers and 1
     uint32_t context;    // 0 for the thread's own; NEW until it has a number
     pid_t process;       // of a context that others have interrupted
+    uint32_t tid;        // 0 until it has a buffer; the child of vfork goes on with its parent's
 };
 enum { NEW = -1 };
 #define FRESH {.shadow_limit = -1, .cursor = BUFFER, .no_room = BUFFER}
@@ -52,6 +55,7 @@ static struct pool *pool;
 static pthread_key_t at_exit;
 static pid_t process;
 static int followed = 1;
+static uint32_t same = 1, *same_process = &same; // a page that a copy of this process's memory has as zeros
 static char socket_name[sizeof(struct sockaddr_un)]; // programs may change their environment
 static struct { uint64_t address, bytes; } trampolines[REGIONS];
 static _Atomic uint32_t regions;
@@ -118,7 +122,8 @@ static int32_t room(void) {
     words.tries = 0;
     memset(buffer(n), 0, BUFFER + 64);
     struct buffer *b = table() + n;
-    b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    if (!words.tid) words.tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    b->tid = words.tid;
     b->taken = now();
     b->serial = serial;
     b->context = words.context;
@@ -179,8 +184,12 @@ static void prune(uint64_t sp) {
     words.shadow = (uint64_t)to;
 }
 
+static void forked(void);
+
 // Called where a thread has no room for a record: so a new thread comes here first. Signals come here too, in the middle of it.
 __attribute__((visibility("hidden"))) void tramptool_refill(void) {
+    // A child that nobody has reported: by a system call of the program's own. The buffer is its parent's.
+    if (!*same_process) forked();
     if (words.shadow == 0) new_shadow();
     if (words.shadow_base && words.shadow - words.shadow_base > SHADOW / 2) prune((uint64_t)__builtin_frame_address(0));
     if (!(words.cursor & BUFFER)) return;
@@ -266,12 +275,13 @@ __attribute__((noinline)) static void go_on(struct words *mine) {
     thread_ends(0);
     if (mine->process != process) {
         // Its buffers are those of the parent.
-        mine->cursor = BUFFER, mine->turn = 0;
+        mine->cursor = BUFFER, mine->turn = 0, mine->tid = 0;
         memset(mine->ring, 0, sizeof mine->ring);
     }
     struct buffer *has = buffer_of(mine);
     kept -= !!has;
-    if (has && mine->context) has->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    if (mine->context) mine->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    if (has && mine->context) has->tid = mine->tid;
     words = *mine;
     block(signals);
 }
@@ -435,14 +445,52 @@ static void forked(void) {
     struct answer answer;
     int fds[2];
     process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    *same_process = 1;
     words.cursor = BUFFER;
     memset(words.ring, 0, sizeof words.ring);
-    words.turn = 0;
+    words.turn = words.tid = 0;
     // Nobody wants it, or nobody is there: its records go nowhere.
     int tool = greet(FORKED, &answer, fds);
     followed = tool >= 0 && answer.pool_bytes;
     if (tool >= 0) CALL(close, tool, 0, 0, 0, 0, 0);
 }
+
+// The C library runs no handlers of pthread_atfork for the children of these two, so the program calls ours.
+typedef pid_t fork_alone(void);
+__attribute__((visibility("default"))) pid_t _Fork(void) {
+    static fork_alone *_Atomic real;
+    if (!real) real = (fork_alone *)dlsym(RTLD_NEXT, __func__);
+    pid_t child = real();
+    if (child == 0 && pool) forked();
+    return child;
+}
+
+struct start { int (*function)(void *); void *argument; };
+static int start_child(void *at) {
+    struct start start = *(struct start *)at;
+    forked();
+    return start.function(start.argument);
+}
+
+typedef int start_clone(int (*)(void *), void *, int, void *, ...);
+__attribute__((visibility("default"))) int clone(int (*function)(void *), void *stack, int flags, void *argument, ...) {
+    static start_clone *_Atomic real;
+    if (!real) real = (start_clone *)dlsym(RTLD_NEXT, "clone");
+    va_list rest;
+    va_start(rest, argument);
+    pid_t *parent_tid = va_arg(rest, pid_t *);
+    void *tls = va_arg(rest, void *);
+    pid_t *child_tid = va_arg(rest, pid_t *);
+    va_end(rest);
+    // With the memory of its parent, a child writes to its parent's buffer.
+    if (pool && function && stack && !(flags & CLONE_VM)) {
+        struct start *start = (struct start *)((uintptr_t)stack & -16ul) - 1;
+        *start = (struct start){function, argument};
+        function = start_child, stack = argument = start;
+    }
+    return real(function, stack, flags, argument, parent_tid, tls, child_tid);
+}
+extern __typeof__(clone) __clone __attribute__((alias("clone"), visibility("default"), nothrow, leaf));
 
 // Map the answer's file and do what it orders. What came with the answer is closed.
 static void obey_answer(int tool, const struct answer *answer, const int fds[2], int ready) {
@@ -530,6 +578,8 @@ __attribute__((constructor)) static void attach(void) {
     int ready = pool && pthread_key_create(&at_exit, thread_ends) == 0;
     if (ready) {
         pthread_atfork(0, 0, forked);
+        long page = CALL(mmap, 0, TABLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (CALL(madvise, page, TABLE, MADV_WIPEONFORK, 0, 0, 0) == 0) same_process = (uint32_t *)page, *same_process = 1;
         tramptool_refill();
     }
     obey_answer(tool, &answer, fds, ready);
