@@ -24,7 +24,7 @@ use crate::drain::{Drain, Seen, ended};
 use crate::forms::{How, What};
 use crate::loader;
 use crate::maps;
-use crate::objects::{Choice, Objects, Place};
+use crate::objects::{Attached, Choice, Objects, Place};
 use crate::pool::{Mode, Pool, file_of};
 use crate::program::Program;
 use crate::protocol::{self, HELLO, Hello, Kind, OBEYED};
@@ -272,7 +272,9 @@ impl Session<'_> {
 
     fn orders(&self, hello: &Hello, text: &str) -> Result<(Orders, Vec<Place>)> {
         let Options { what, choice, backend, .. } = self.options;
-        let (mut orders, places) = locked(&self.objects).attach(hello, text, *what, *choice, *backend)?;
+        let Attached { mut orders, places, complaints } =
+            locked(&self.objects).attach(hello, text, *what, *choice, *backend)?;
+        complaints.into_iter().for_each(|complaint| self.complain(complaint));
         if hello.kind == Kind::Attach && choice.later() {
             let maps = maps::parse(text);
             match loader::tells(hello, &maps, *backend) {

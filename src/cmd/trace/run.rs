@@ -140,15 +140,13 @@ fn buffers(text: &str) -> Result<usize> {
 /// The functions that the arguments choose.
 struct Chosen<'a>(&'a RunArgs);
 
-/// What the library calls itself, or the loader: their functions would call themselves without an end.
-const OWN: [&str; 4] = ["libc.so", "libpthread.so", "ld-linux", "libtramptool_trace.so"];
-/// What the system puts before the name of a file that is in memory alone.
-const IN_MEMORY: &str = "memfd:";
+/// What the library that records calls, or the loader: their functions would call themselves without an end.
+const OWN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
 
 impl Choice for Chosen<'_> {
     fn object(&self, path: &Path, program: bool) -> bool {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let own = OWN.iter().any(|own| name.trim_start_matches(IN_MEMORY).starts_with(own));
+        let own = OWN.iter().any(|own| name.starts_with(own));
         !own && (program || self.0.libraries.iter().any(|wanted| wanted.is("", [&name, &name])))
     }
 
