@@ -492,14 +492,16 @@ __attribute__((visibility("default"))) int clone(int (*function)(void *), void *
 }
 extern __typeof__(clone) __clone __attribute__((alias("clone"), visibility("default"), nothrow, leaf));
 
-// Map the answer's file and do what it orders. What came with the answer is closed.
+// Map the answer's orders and do what they say. What came with the answer is closed.
 static void obey_answer(int tool, const struct answer *answer, const int fds[2], int ready) {
     // With no orders, there is no file.
     struct obeyed done = {answer->orders ? ENOMEM_ : 0, 0};
-    long file = CALL(mmap, 0, answer->file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
+    // The trampolines behind them may be large, and are to have the places that the kernel would give the file.
+    size_t bytes = answer->orders * sizeof(struct order);
+    long file = CALL(mmap, 0, bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
     if (ready && (file >= 0 || file < -4095)) {
         done = obey((const struct order *)file, answer->orders, fds[1]);
-        CALL(munmap, file, answer->file_bytes, 0, 0, 0, 0);
+        CALL(munmap, file, bytes, 0, 0, 0, 0);
     }
     send_all(tool, &done, sizeof done);
     CALL(close, tool, 0, 0, 0, 0, 0);

@@ -78,6 +78,8 @@ pub struct Attached {
 /// All objects of a session.
 #[derive(Default)]
 pub struct Objects {
+    /// Bytes that each process maps for records.
+    records: u64,
     known: HashMap<PathBuf, Arc<Numbered>>,
     /// Of each process, the objects that are recorded, and what is added to their addresses.
     attached: HashMap<u32, Vec<(PathBuf, u64)>>,
@@ -96,6 +98,11 @@ const IN_MEMORY: &str = "/memfd:";
 const ASKS: [&str; 5] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", "libm.so"];
 
 impl Objects {
+    /// None yet, of processes that each map so many bytes for records.
+    pub fn new(records: u64) -> Objects {
+        Objects { records, ..Objects::default() }
+    }
+
     /// The object of this file, read if it is not known.
     fn object(&mut self, path: &Path, any: bool, what: What, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
         if let Some(known) = self.known.get(path) {
@@ -150,7 +157,7 @@ impl Objects {
         // Nobody executes what has just been loaded.
         let alone = hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
         let routines = Routines { refill: hello.refill, last: hello.last };
-        let (mut all, mut there) = (Attached::default(), Vec::new());
+        let (mut all, mut there) = (Attached { orders: Orders::new(self.records), ..Attached::default() }, Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
             let (numbered, new) = match self.object(path, choice.any(), what, backend) {

@@ -134,16 +134,9 @@ pub fn run(subject: Subject, options: &Options, sink: &mut dyn Sink) -> Result<O
     let name = format!("tramptool-trace-{}-{session}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).map_err(failed("socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(failed("socket"))?;
+    let objects = Mutex::new(Objects::new(pool.bytes()));
     let (outcome, ended) = (Mutex::new(Known::default()), AtomicBool::new(false));
-    let session = Session {
-        options,
-        pool,
-        sink: Mutex::new(sink),
-        objects: Mutex::default(),
-        outcome,
-        ended,
-        first: OnceLock::new(),
-    };
+    let session = Session { options, pool, sink: Mutex::new(sink), objects, outcome, ended, first: OnceLock::new() };
     let session = &session;
     thread::scope(|scope| {
         scope.spawn(|| session.listen(&listener));

@@ -12,7 +12,7 @@ use session::agent::Agent;
 use session::forms::{How, What};
 use session::maps::Mapping;
 use session::objects::{Choice, Numbered};
-use session::pool::{Mode, Owner};
+use session::pool::{Mode, Owner, Pool};
 use session::program::{Program, code};
 use session::protocol::Moment;
 use session::run::{Options, Outcome, Subject, run};
@@ -341,6 +341,27 @@ fn what_is_loaded_later_is_recorded() {
         assert_eq!(outcome.lost, (0, 0));
         let of = |name: &str| counts.of[name];
         assert_eq!([of("begins"), of("plug"), of("inner")], [[21; 2], [21; 2], [226; 2]], "{}", arch.name);
+    }
+}
+
+/// A library as large as rustc's, and the most buffers: what the process maps first takes no place of trampolines.
+#[test]
+fn large_libraries_and_many_buffers_have_room() {
+    let bench = Bench::new(&ARCHS[0], "loads.c");
+    let function = "1: .byte 0x0f, 0x1f, 0x44, 0, 0\nret\n\
+                    .pushsection __patchable_function_entries, \"awo\", @progbits, .text\n.quad 1b\n.popsection\n";
+    let source = format!(".text\n.global plug\nplug:\n.rept 250000\n{function}.endr\n.section .note.GNU-stack\n");
+    fs::write(bench.path("large.s"), source).unwrap();
+    let [large, library, program] = ["large.s", "liblarge.so", "loads.c"].map(|name| bench.path(name));
+    bench.compile("gcc", &["-shared", large.to_str().unwrap(), "-o"], "liblarge.so");
+    fs::write(&program, "extern void plug(void);\nint main(void) { plug(); return 3; }\n").unwrap();
+    let library = library.to_str().unwrap();
+    bench.compile("gcc", &["-O1", ARCHS[0].site, program.to_str().unwrap(), library, "-o"], "program");
+    for buffers in [512, Pool::MOST] {
+        let (outcome, counts) = bench.run_all(Mode::Block, buffers, "3", true);
+        assert_eq!((exit(&outcome), outcome.functions), (Ok(3), (250_001, 250_001)), "{:?}", outcome.complaints);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        assert_eq!(outcome.seen.entries, 2, "{:?}", counts.of);
     }
 }
 
