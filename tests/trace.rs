@@ -631,6 +631,17 @@ fn programs_are_recorded_as_they_are() {
     assert!(recorded >= 2, "{recorded}: bash at least, and the compiler, have functions in their symbol tables");
 }
 
+/// V8's own functions take arguments off the stack when they return.
+#[test]
+#[ignore = "needs node; `./x test` runs it where that is installed"]
+fn code_of_v8_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = ["node", "-e", "console.log([3, 1, 2].sort().map(n => n * n).join())"];
+    let run = tool(directory.path(), &[&["-q", "--any", "-f", "Builtins_*", "--"][..], &program].concat());
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!((run.status.code(), &*run.stdout, &*told), (Some(0), &b"1,4,9\n"[..], ""));
+}
+
 /// Another thread could be in the middle of what is overwritten.
 #[test]
 fn functions_without_sites_are_left_alone_where_threads_run_already() {
@@ -658,7 +669,7 @@ fn functions_without_sites_are_left_alone_where_threads_run_already() {
 fn functions_without_sites_are_listed_with_their_class() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
-    let source = "long one(void) { return 1; }\nint main(void) { return 0; }\n\
+    let source = "long one(void) { return 1; }\nlong Builtins_Two(void) { return 2; }\nint main(void) { return 0; }\n\
                   __asm__(\".type two, @function\\ntwo: nop\\n1: dec %edi\\njnz 1b\\nret\\n.size two, .-two\");\n";
     fs::write(dir.join("program.c"), source).unwrap();
     let gcc = Command::new("gcc").args(["-O1", "program.c", "-o", "program"]).current_dir(dir).status();
@@ -668,6 +679,7 @@ fn functions_without_sites_are_listed_with_their_class() {
     for line in [
         "word     shadow         6  one",
         "trap     none           0  two: a branch leads into it",
+        "refused  none           0  Builtins_Two: its return takes arguments off the stack: code of V8",
         "refused  none           0  _start: nobody calls it: the program begins there",
     ] {
         assert!(list.contains(line), "{list}");
