@@ -263,10 +263,17 @@ fn a_program_runs_as_it_does_alone_and_its_calls_are_recorded() {
     let megahertz: f64 = clock.strip_suffix(" MHz\n").unwrap().parse().unwrap();
     assert!((1.0..10_000.0).contains(&megahertz), "{clock}");
     // A signal that ends it ends us too, and what was recorded is there. The recording before is kept.
-    let killed = tool(dir, &["-q", "-f", "work", "--", "./program", "0", "9"]);
-    assert_eq!((killed.status.signal(), &*killed.stdout, &*killed.stderr), (Some(9), &b"2000\n"[..], &b""[..]));
-    assert!(ok(dir, &["report"]).contains("      2000  work\n"));
-    assert!(ok(dir, &["report", "trace.tramptool.old"]).contains(" many\n"));
+    fs::rename(dir.join("trace.tramptool"), dir.join("first")).unwrap();
+    for signal in [9, 11, 7, 6, 4, 15, 24, 29, 34] {
+        fs::copy(dir.join("first"), dir.join("trace.tramptool")).unwrap();
+        let killed = tool(dir, &["-q", "-f", "work", "--", "./program", "0", &signal.to_string()]);
+        assert_eq!(
+            (killed.status.signal(), &*killed.stdout, &*killed.stderr),
+            (Some(signal), &b"2000\n"[..], &b""[..])
+        );
+        assert!(ok(dir, &["report"]).contains("      2000  work\n"));
+        assert!(ok(dir, &["report", "trace.tramptool.old"]).contains(" many\n"));
+    }
     assert!(ok(dir, &["list", "program"]).contains("3 of 3 functions can be traced"));
 }
 

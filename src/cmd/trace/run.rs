@@ -250,9 +250,9 @@ pub fn run(args: &RunArgs) -> u8 {
         // Whoever waits for us sees what has ended the program. Its core is enough.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-        if let Some(signal) = Signal::from_named_raw(signal) {
-            let _ = kill_process(rustix::process::getpid(), signal);
-        }
+        // Rust handles SIGSEGV and SIGBUS, so their default action must be restored. `raise` is for signals that this function does not know.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        let _ = signal_hook::low_level::raise(signal);
         128_u8.wrapping_add(signal as u8)
     })
 }
