@@ -73,12 +73,22 @@ static struct moment now(void) {
     return (struct moment){ticks(), (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec};
 }
 
-// A free buffer, or -1. The first one, so that as few as the program needs take memory and are in the cache.
+static int take_this(uint32_t n, uint32_t is) {
+    uint32_t *state = (uint32_t *)&table()[n].state;
+    return *state == is && __atomic_compare_exchange_n(state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+// A free buffer, or -1. The first one, so that as few as the program needs take memory and are in the cache. If there is none, the
+// oldest one of threads that have ended.
 static int32_t take(void) {
-    for (uint32_t n = 0; n < pool->buffers; n++) {
-        uint32_t is = FREE;
-        uint32_t *state = (uint32_t *)&table()[n].state;
-        if (*state == FREE && __atomic_compare_exchange_n(state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return (int32_t)n;
+    for (uint32_t n = 0; n < pool->buffers; n++)
+        if (take_this(n, FREE)) return (int32_t)n;
+    if (pool->mode != FLIGHT) return -1;
+    for (int32_t oldest = 0; oldest >= 0;) {
+        oldest = -1;
+        for (uint32_t n = 0; n < pool->buffers; n++)
+            if (table()[n].state == ENDED && (oldest < 0 || table()[n].taken.monotonic < table()[oldest].taken.monotonic)) oldest = n;
+        if (oldest >= 0 && take_this(oldest, ENDED)) return oldest;
     }
     return -1;
 }
@@ -120,8 +130,9 @@ static int32_t room(void) {
     if (mine) *mine = n + 1;
     else serial = __atomic_fetch_add(&words.turn, 1, __ATOMIC_RELAXED);
     words.tries = 0;
-    memset(buffer(n), 0, BUFFER + 64);
     struct buffer *b = table() + n;
+    b->pid = 0;
+    memset(buffer(n), 0, BUFFER + 64);
     if (!words.tid) words.tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
     b->tid = words.tid;
     b->taken = now();
@@ -230,11 +241,27 @@ static void calls_end(void) {
     __atomic_store_n(record + 1, THREAD_END, __ATOMIC_RELEASE);
 }
 
+static uint64_t block(uint64_t signals) {
+    uint64_t before = 0;
+    CALL(rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof before, 0, 0);
+    return before;
+}
+
+// Leave all buffers of a flight recorder. No signal's handler takes another one meanwhile.
+static void leave_ring(void) {
+    uint64_t signals = block(-1);
+    leave_buffer(words.cursor);
+    for (uint32_t n = 0; n < RING; n++)
+        if (words.ring[n]) give(words.ring[n] - 1, ENDED), words.ring[n] = 0;
+    block(signals);
+}
+
 // A thread ends. Destructors of others may come later and record: they get a buffer of their own, and end here again.
 static void thread_ends(void *unused) {
     (void)unused;
     if (words.shadow_base && words.shadow != words.shadow_base + ENTRY) calls_end();
-    leave_buffer(words.cursor);
+    if (pool->mode == FLIGHT) leave_ring();
+    else leave_buffer(words.cursor);
     if (words.shadow_base) prune((uint64_t)__builtin_frame_address(0));
     if (words.shadow_base && words.shadow == words.shadow_base + ENTRY) {
         uint64_t base = words.shadow_base;
@@ -246,11 +273,6 @@ static void thread_ends(void *unused) {
 
 // Another context begins or goes on, on a stack of its own: a new one begins as a thread does. While others run, a context keeps its
 // buffer, if not too many do. No signal comes in the middle.
-static uint64_t block(uint64_t signals) {
-    uint64_t before = 0;
-    CALL(rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof before, 0, 0);
-    return before;
-}
 static _Atomic uint32_t kept;
 static struct buffer *buffer_of(const struct words *context) {
     return context->cursor & BUFFER ? 0 : table() + (context->cursor - (uint64_t)buffer(0)) / (2 * BUFFER);

@@ -110,6 +110,21 @@ NOT_TRACED static void check(int fine, const char *what) {
     exit(9);
 }
 
+// One thread after many others. It is not recorded itself.
+NOT_TRACED static void *last(void *turns) {
+    for (long i = 0; i < (long)turns; i++) check(variadic(1, 1.5) == 1.5, "variadic");
+    return 0;
+}
+NOT_TRACED static void many_threads(void) {
+    pthread_t threads[50];
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < 50; i++) pthread_create(threads + i, 0, worker, (void *)20);
+        for (int i = 0; i < 50; i++) pthread_join(threads[i], 0);
+    }
+    pthread_create(threads, 0, last, (void *)2000);
+    pthread_join(threads[0], 0);
+}
+
 // Children of all kinds, while this process goes on with a buffer that has records.
 NOT_TRACED static void ends(pid_t child, const char *kind) {
     int status = 9;
@@ -196,6 +211,7 @@ NOT_TRACED int main(int argc, char **argv) {
         }
         ends(child, "a system call");
     }
+    if (argc > 3 && !strcmp(argv[3], "many")) many_threads();
     FILE *out = fopen(argv[1], "w");
     for (int i = 0; i < COUNT; i++) fprintf(out, "%s %ld %ld\n", names[i], counts[i].entered, counts[i].returned);
     fclose(out);

@@ -410,3 +410,18 @@ fn a_flight_recorder_has_the_end() {
     }
     assert!(counts.of["recurse"][0] < counted["recurse"][0], "older records were overwritten");
 }
+
+/// Buffers of threads that have ended are used again, the oldest first.
+#[test]
+fn a_flight_recorder_has_the_last_of_many_threads() {
+    for arch in &ARCHS {
+        let bench = Bench::new(arch, "program.c");
+        let (outcome, counts) = bench.run(Mode::Flight(2), 64, "many");
+        assert_eq!((exit(&outcome), outcome.lost), (Ok(0), (0, 0)), "{}", arch.name);
+        let [counted, seen] = [&bench.counted(), &counts.of].map(|of| of["variadic"]);
+        // The main thread's call is there too.
+        assert_eq!((counted, seen), ([2001; 2], [2001; 2]), "{}", arch.name);
+        let [counted, seen] = [&bench.counted(), &counts.of].map(|of| of["worker"]);
+        assert!(seen[0] > 20 && seen[0] < counted[0], "{} {seen:?}: of ended threads, the last are there", arch.name);
+    }
+}
