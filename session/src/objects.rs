@@ -62,6 +62,8 @@ pub struct Place {
     pub last: bool,
     /// The way in which they are recorded.
     pub how: How,
+    /// Why entries alone are recorded: what an object of the process has or does.
+    pub why: Option<&'static str>,
 }
 
 /// What a process has to do.
@@ -84,8 +86,8 @@ pub struct Objects {
     /// Of each process, the objects that are recorded, and what is added to their addresses.
     attached: HashMap<u32, Vec<(PathBuf, u64)>>,
     next: u32,
-    /// Of files, whether they have an unwinder of their own.
-    unwinders: HashMap<PathBuf, bool>,
+    /// Of files, why entries alone are recorded in processes that load them, if there is a reason.
+    entries_alone: HashMap<PathBuf, Option<&'static str>>,
     /// Templates by the offset of a thread's words.
     forms: HashMap<i64, Arc<Forms>>,
 }
@@ -150,10 +152,8 @@ impl Objects {
         let mut paths: Vec<PathBuf> = code.map(|m| PathBuf::from(&m.path)).collect();
         paths.dedup();
         let forms = self.forms(what, hello.words, choice.any(), backend)?;
-        let how = match what.returns && !self.unwinds_alone(&paths, backend) {
-            true => How::Shadow,
-            false => How::Entry,
-        };
+        let why = self.entries_alone(&paths, backend);
+        let how = if what.returns && why.is_none() { How::Shadow } else { How::Entry };
         // Nobody executes what has just been loaded.
         let alone = hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
         let routines = Routines { refill: hello.refill, last: hello.last };
@@ -190,22 +190,22 @@ impl Objects {
                 all.complaints.push(Error::new(format!("{} is not recorded: {why}", path.display())));
                 0
             });
-            all.places.push(Place { numbered, base, maps: lines, new, recorded, last, how });
+            all.places.push(Place { numbered, base, maps: lines, new, recorded, last, how, why });
         }
         self.attached.insert(hello.pid, there);
         Ok(all)
     }
 
-    /// May an exception pass functions of this process without an unwinder that asks for the frames of trampolines?
-    fn unwinds_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
+    /// Why return addresses of this process must stay where they are, if there is a reason: what one of its objects has or does.
+    fn entries_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> Option<&'static str> {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
-        loud.into_iter().any(|path| match self.unwinders.get(path) {
+        let mut loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
+        loud.find_map(|path| match self.entries_alone.get(path) {
             Some(known) => *known,
             None => {
-                let own = Object::read(path, false, backend).is_ok_and(|object| object.own_unwinder);
-                self.unwinders.insert(path.clone(), own);
-                own
+                let why = Object::read(path, false, backend).ok().and_then(|object| object.entries_alone);
+                self.entries_alone.insert(path.clone(), why);
+                why
             }
         })
     }

@@ -88,6 +88,8 @@ pub struct Outcome {
     pub functions: (usize, usize),
     /// How they were.
     pub how: Option<How>,
+    /// Why entries alone are recorded, if nobody has asked for that: what an object has or does.
+    pub why: Option<&'static str>,
     /// Whether there was one with which the recording ends.
     pub last: bool,
     /// Why processes were not recorded, or not in full.
@@ -110,6 +112,7 @@ struct Session<'a> {
 struct Known {
     functions: (usize, usize),
     how: Option<How>,
+    why: Option<&'static str>,
     /// There is a function with which the recording ends.
     last: bool,
     complaints: Vec<Error>,
@@ -284,6 +287,7 @@ impl Session<'_> {
             known.functions.0 += place.recorded;
             known.functions.1 += place.numbered.object.functions.len() + place.numbered.object.refused.len();
             known.how = Some(place.how);
+            known.why = place.why;
             known.last |= place.last;
         }
     }
@@ -335,8 +339,8 @@ impl Session<'_> {
             let what = "the program has not loaded the library that records, so nothing is recorded";
             self.complain(Error::new(format!("{what}; valid: a program and a library for the same loader")));
         }
-        let Known { functions, how, last, complaints } = std::mem::take(&mut *locked(&self.outcome));
-        Ok(Outcome { status, seen: drain.seen, lost, functions, how, last, complaints })
+        let Known { functions, how, why, last, complaints } = std::mem::take(&mut *locked(&self.outcome));
+        Ok(Outcome { status, seen: drain.seen, lost, functions, how, why, last, complaints })
     }
 }
 

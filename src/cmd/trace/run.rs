@@ -372,10 +372,8 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
     let left =
         if traced < sites { format!(" ({} left out: tramptool trace list)", sites - traced) } else { String::new() };
     note(&format!("traced {traced} of {sites} functions{left}"));
-    if outcome.how == Some(forms::How::Entry) && args.events == What::Both {
-        note(
-            "entries alone are recorded: an object has an unwinder of its own (libgcc linked into it), which stops at trampolines",
-        );
+    if let Some(why) = outcome.why.filter(|_| args.events == What::Both) {
+        note(&format!("entries alone are recorded: an object {why}"));
     }
     let calls = thousands(outcome.seen.entries);
     let plural = if threads == 1 { "" } else { "s" };
