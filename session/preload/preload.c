@@ -27,7 +27,7 @@
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
+enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -93,12 +93,13 @@ static int32_t take(void) {
     return -1;
 }
 
+// The tool is woken for some buffers at once: each time costs as much as many records. It looks by itself ten times a second, and whoever
+// waits for a buffer wakes it.
 static void give(uint32_t n, uint32_t state) {
     table()[n].state = state;
-    if (state == FULL) {
-        pool->full++;
-        if (pool->sleeping) futex(&pool->full, FUTEX_WAKE, 1, 0);
-    }
+    if (state != FULL) return;
+    uint32_t full = ++pool->full, quarter = pool->buffers / 4, some = quarter > BATCH ? BATCH : quarter ? quarter : 1;
+    if (pool->sleeping && full % some == 0) futex(&pool->full, FUTEX_WAKE, 1, 0);
 }
 
 // Wait until a buffer may be free. 0 if it is of no use: the tool has ended, or all buffers are those of threads that sleep.
