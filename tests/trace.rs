@@ -77,6 +77,48 @@ fn a_recording_is_shown() {
     assert_eq!(ok(dir, &["export", "--format", "folded"]), "main 4\nmain;work 3\n");
 }
 
+/// What a browser makes of the page is what `report` has: a bar for each function, as each is called from one place here, and a row.
+#[test]
+#[ignore = "needs chromium; `./x test` runs it where that is installed"]
+fn the_page_has_the_report_in_chromium() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    recording(dir, 1234);
+    ok(dir, &["export", "--format", "html", "-o", "flame.html"]);
+    let report: serde_json::Value = serde_json::from_str(&ok(dir, &["report", "--format", "json"])).unwrap();
+    let page = format!("file://{}", dir.join("flame.html").display());
+    let mut browser = Command::new("chromium");
+    // Root has no sandbox to give.
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,900", "--dump-dom", &page]);
+    let run = browser.env("HOME", dir).output().unwrap();
+    let page = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let labels: Vec<&str> =
+        page.split("aria-label=\"").skip(1).filter_map(|rest| rest.split_once('"')).map(|(label, _)| label).collect();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{report}");
+    let number = |row: &serde_json::Value, key: &str| {
+        let digits = row[key].as_u64().unwrap().to_string();
+        if digits.len() > 3 {
+            format!("{},{}", &digits[..digits.len() - 3], &digits[digits.len() - 3..])
+        } else {
+            digits
+        }
+    };
+    for row in rows {
+        let [calls, total, own] = ["calls", "total", "self"].map(|key| number(row, key));
+        let plural = if calls == "1" { "call" } else { "calls" };
+        let name = row["function"].as_str().unwrap();
+        let bar = format!("{name}: {calls} {plural}, total {total} ticks, self {own} ticks, ");
+        assert_eq!(labels.iter().filter(|label| label.starts_with(&bar)).count(), 1, "{bar}: {labels:?}");
+        let cell =
+            format!("<td class=\"number\">{}</td><td><button class=\"name\" type=\"button\">{name}<", row["calls"]);
+        assert_eq!(page.matches(&cell).count(), 1, "{cell}: {page}");
+    }
+    // These, and what calls all.
+    assert_eq!(page.matches("role=\"treeitem\"").count(), 3, "{labels:?}");
+}
+
 #[test]
 fn outputs_are_written_whole_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
