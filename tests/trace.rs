@@ -490,6 +490,10 @@ fn programs_start_their_own_recorder() {
             let (code, said, told) = run(tool, &["sh", "-c", "./program 1; ./program 2"]);
             assert_eq!((code, &*said), (Some(2), "2000\n2000\n"), "{told}");
             assert!(told.contains("4,006 calls in"), "{told}");
+            // Whatever the name of the library is, it does not record itself.
+            let (code, said, told) = run(&format!("{tool} --any -L *"), &["./program", "3"]);
+            assert_eq!((code, &*said), (Some(3), "2000\n"), "{told}");
+            assert!(told.contains(" calls in"), "{told}");
         }
     }
 }
