@@ -369,6 +369,8 @@ const MOVED: usize = 160;
 
 /// The number of attempts to find room, if another thread takes what was found.
 const TRIES: u32 = 64;
+/// What stays free for the program above a place where the kernel puts mappings, in bytes.
+const CLEAR: u64 = 96 << 20;
 
 impl State {
     fn attach(&mut self, function: &Function, wanted: Wanted, process: &Process) -> Result<(u64, u64)> {
@@ -565,7 +567,7 @@ impl State {
         let found = |tried: u32| {
             let mut mappings = threads::mappings();
             mappings.extend(taken.iter().cloned());
-            let at = maps::gap(&mappings, &(near..near), size, 1 << 31, PAGE, &|at| both(at, at + size))?;
+            let at = maps::gap(&mappings, &(near..near), size, (1 << 31, CLEAR), PAGE, &|at| both(at, at + size))?;
             let room = Room::new(at, size).ok();
             let beside = (size << (tried / 8)) - size;
             let range = at.saturating_sub(beside)..at.saturating_add(size + beside);

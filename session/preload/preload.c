@@ -9,7 +9,9 @@
 #include <linux/futex.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
+enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -39,6 +41,7 @@ struct words {
     uint32_t ring[RING]; // of a flight recorder: those that it has, as their numbers and 1
     uint32_t context;    // 0 for the thread's own; NEW until it has a number
     pid_t process;       // of a context that others have interrupted
+    uint32_t tid;        // 0 until it has a buffer; the child of vfork goes on with its parent's
 };
 enum { NEW = -1 };
 #define FRESH {.shadow_limit = -1, .cursor = BUFFER, .no_room = BUFFER}
@@ -52,6 +55,7 @@ static struct pool *pool;
 static pthread_key_t at_exit;
 static pid_t process;
 static int followed = 1;
+static uint32_t same = 1, *same_process = &same; // a page that a copy of this process's memory has as zeros
 static char socket_name[sizeof(struct sockaddr_un)]; // programs may change their environment
 static struct { uint64_t address, bytes; } trampolines[REGIONS];
 static _Atomic uint32_t regions;
@@ -69,22 +73,33 @@ static struct moment now(void) {
     return (struct moment){ticks(), (uint64_t)time.tv_sec * 1000000000 + time.tv_nsec};
 }
 
-// A free buffer, or -1. The first one, so that as few as the program needs take memory and are in the cache.
+static int take_this(uint32_t n, uint32_t is) {
+    uint32_t *state = (uint32_t *)&table()[n].state;
+    return *state == is && __atomic_compare_exchange_n(state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+// A free buffer, or -1. The first one, so that as few as the program needs take memory and are in the cache. If there is none, the
+// oldest one of threads that have ended.
 static int32_t take(void) {
-    for (uint32_t n = 0; n < pool->buffers; n++) {
-        uint32_t is = FREE;
-        uint32_t *state = (uint32_t *)&table()[n].state;
-        if (*state == FREE && __atomic_compare_exchange_n(state, &is, TAKEN, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return (int32_t)n;
+    for (uint32_t n = 0; n < pool->buffers; n++)
+        if (take_this(n, FREE)) return (int32_t)n;
+    if (pool->mode != FLIGHT) return -1;
+    for (int32_t oldest = 0; oldest >= 0;) {
+        oldest = -1;
+        for (uint32_t n = 0; n < pool->buffers; n++)
+            if (table()[n].state == ENDED && (oldest < 0 || table()[n].taken.monotonic < table()[oldest].taken.monotonic)) oldest = n;
+        if (oldest >= 0 && take_this(oldest, ENDED)) return oldest;
     }
     return -1;
 }
 
+// The tool is woken for some buffers at once: each time costs as much as many records. It looks by itself ten times a second, and whoever
+// waits for a buffer wakes it.
 static void give(uint32_t n, uint32_t state) {
     table()[n].state = state;
-    if (state == FULL) {
-        pool->full++;
-        if (pool->sleeping) futex(&pool->full, FUTEX_WAKE, 1, 0);
-    }
+    if (state != FULL) return;
+    uint32_t full = ++pool->full, quarter = pool->buffers / 4, some = quarter > BATCH ? BATCH : quarter ? quarter : 1;
+    if (pool->sleeping && full % some == 0) futex(&pool->full, FUTEX_WAKE, 1, 0);
 }
 
 // Wait until a buffer may be free. 0 if it is of no use: the tool has ended, or all buffers are those of threads that sleep.
@@ -116,9 +131,11 @@ static int32_t room(void) {
     if (mine) *mine = n + 1;
     else serial = __atomic_fetch_add(&words.turn, 1, __ATOMIC_RELAXED);
     words.tries = 0;
-    memset(buffer(n), 0, BUFFER + 64);
     struct buffer *b = table() + n;
-    b->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    b->pid = 0;
+    memset(buffer(n), 0, BUFFER + 64);
+    if (!words.tid) words.tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    b->tid = words.tid;
     b->taken = now();
     b->serial = serial;
     b->context = words.context;
@@ -179,8 +196,12 @@ static void prune(uint64_t sp) {
     words.shadow = (uint64_t)to;
 }
 
+static void forked(void);
+
 // Called where a thread has no room for a record: so a new thread comes here first. Signals come here too, in the middle of it.
 __attribute__((visibility("hidden"))) void tramptool_refill(void) {
+    // A child that nobody has reported: by a system call of the program's own. The buffer is its parent's.
+    if (!*same_process) forked();
     if (words.shadow == 0) new_shadow();
     if (words.shadow_base && words.shadow - words.shadow_base > SHADOW / 2) prune((uint64_t)__builtin_frame_address(0));
     if (!(words.cursor & BUFFER)) return;
@@ -221,11 +242,27 @@ static void calls_end(void) {
     __atomic_store_n(record + 1, THREAD_END, __ATOMIC_RELEASE);
 }
 
+static uint64_t block(uint64_t signals) {
+    uint64_t before = 0;
+    CALL(rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof before, 0, 0);
+    return before;
+}
+
+// Leave all buffers of a flight recorder. No signal's handler takes another one meanwhile.
+static void leave_ring(void) {
+    uint64_t signals = block(-1);
+    leave_buffer(words.cursor);
+    for (uint32_t n = 0; n < RING; n++)
+        if (words.ring[n]) give(words.ring[n] - 1, ENDED), words.ring[n] = 0;
+    block(signals);
+}
+
 // A thread ends. Destructors of others may come later and record: they get a buffer of their own, and end here again.
 static void thread_ends(void *unused) {
     (void)unused;
     if (words.shadow_base && words.shadow != words.shadow_base + ENTRY) calls_end();
-    leave_buffer(words.cursor);
+    if (pool->mode == FLIGHT) leave_ring();
+    else leave_buffer(words.cursor);
     if (words.shadow_base) prune((uint64_t)__builtin_frame_address(0));
     if (words.shadow_base && words.shadow == words.shadow_base + ENTRY) {
         uint64_t base = words.shadow_base;
@@ -237,11 +274,6 @@ static void thread_ends(void *unused) {
 
 // Another context begins or goes on, on a stack of its own: a new one begins as a thread does. While others run, a context keeps its
 // buffer, if not too many do. No signal comes in the middle.
-static uint64_t block(uint64_t signals) {
-    uint64_t before = 0;
-    CALL(rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof before, 0, 0);
-    return before;
-}
 static _Atomic uint32_t kept;
 static struct buffer *buffer_of(const struct words *context) {
     return context->cursor & BUFFER ? 0 : table() + (context->cursor - (uint64_t)buffer(0)) / (2 * BUFFER);
@@ -266,12 +298,13 @@ __attribute__((noinline)) static void go_on(struct words *mine) {
     thread_ends(0);
     if (mine->process != process) {
         // Its buffers are those of the parent.
-        mine->cursor = BUFFER, mine->turn = 0;
+        mine->cursor = BUFFER, mine->turn = 0, mine->tid = 0;
         memset(mine->ring, 0, sizeof mine->ring);
     }
     struct buffer *has = buffer_of(mine);
     kept -= !!has;
-    if (has && mine->context) has->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    if (mine->context) mine->tid = CALL(gettid, 0, 0, 0, 0, 0, 0);
+    if (has && mine->context) has->tid = mine->tid;
     words = *mine;
     block(signals);
 }
@@ -435,23 +468,63 @@ static void forked(void) {
     struct answer answer;
     int fds[2];
     process = CALL(getpid, 0, 0, 0, 0, 0, 0);
+    *same_process = 1;
     words.cursor = BUFFER;
     memset(words.ring, 0, sizeof words.ring);
-    words.turn = 0;
+    words.turn = words.tid = 0;
     // Nobody wants it, or nobody is there: its records go nowhere.
     int tool = greet(FORKED, &answer, fds);
     followed = tool >= 0 && answer.pool_bytes;
     if (tool >= 0) CALL(close, tool, 0, 0, 0, 0, 0);
 }
 
-// Map the answer's file and do what it orders. What came with the answer is closed.
+// The C library runs no handlers of pthread_atfork for the children of these two, so the program calls ours.
+typedef pid_t fork_alone(void);
+__attribute__((visibility("default"))) pid_t _Fork(void) {
+    static fork_alone *_Atomic real;
+    if (!real) real = (fork_alone *)dlsym(RTLD_NEXT, __func__);
+    pid_t child = real();
+    if (child == 0 && pool) forked();
+    return child;
+}
+
+struct start { int (*function)(void *); void *argument; };
+static int start_child(void *at) {
+    struct start start = *(struct start *)at;
+    forked();
+    return start.function(start.argument);
+}
+
+typedef int start_clone(int (*)(void *), void *, int, void *, ...);
+__attribute__((visibility("default"))) int clone(int (*function)(void *), void *stack, int flags, void *argument, ...) {
+    static start_clone *_Atomic real;
+    if (!real) real = (start_clone *)dlsym(RTLD_NEXT, "clone");
+    va_list rest;
+    va_start(rest, argument);
+    pid_t *parent_tid = va_arg(rest, pid_t *);
+    void *tls = va_arg(rest, void *);
+    pid_t *child_tid = va_arg(rest, pid_t *);
+    va_end(rest);
+    // With the memory of its parent, a child writes to its parent's buffer.
+    if (pool && function && stack && !(flags & CLONE_VM)) {
+        struct start *start = (struct start *)((uintptr_t)stack & -16ul) - 1;
+        *start = (struct start){function, argument};
+        function = start_child, stack = argument = start;
+    }
+    return real(function, stack, flags, argument, parent_tid, tls, child_tid);
+}
+extern __typeof__(clone) __clone __attribute__((alias("clone"), visibility("default"), nothrow, leaf));
+
+// Map the answer's orders and do what they say. What came with the answer is closed.
 static void obey_answer(int tool, const struct answer *answer, const int fds[2], int ready) {
     // With no orders, there is no file.
     struct obeyed done = {answer->orders ? ENOMEM_ : 0, 0};
-    long file = CALL(mmap, 0, answer->file_bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
+    // The trampolines behind them may be large, and are to have the places that the kernel would give the file.
+    size_t bytes = answer->orders * sizeof(struct order);
+    long file = CALL(mmap, 0, bytes, PROT_READ, MAP_PRIVATE, fds[1], 0);
     if (ready && (file >= 0 || file < -4095)) {
         done = obey((const struct order *)file, answer->orders, fds[1]);
-        CALL(munmap, file, answer->file_bytes, 0, 0, 0, 0);
+        CALL(munmap, file, bytes, 0, 0, 0, 0);
     }
     send_all(tool, &done, sizeof done);
     CALL(close, tool, 0, 0, 0, 0, 0);
@@ -530,6 +603,8 @@ __attribute__((constructor)) static void attach(void) {
     int ready = pool && pthread_key_create(&at_exit, thread_ends) == 0;
     if (ready) {
         pthread_atfork(0, 0, forked);
+        long page = CALL(mmap, 0, TABLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (CALL(madvise, page, TABLE, MADV_WIPEONFORK, 0, 0, 0) == 0) same_process = (uint32_t *)page, *same_process = 1;
         tramptool_refill();
     }
     obey_answer(tool, &answer, fds, ready);

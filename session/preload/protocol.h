@@ -41,7 +41,8 @@ struct obeyed {
 };
 
 enum { FULL_BIT = 16, BUFFER = 1 << FULL_BIT, FIRST_BUFFER = 2 * BUFFER, TABLE = 4096 };
-enum { FREE = 0, TAKEN = 1, FULL = 2 };
+// ENDED: of a flight recorder, one of a thread that has ended. It is free if no other is.
+enum { FREE = 0, TAKEN = 1, FULL = 2, ENDED = 3 };
 // In place of what a trampoline writes to a record (docs/trampolines.md, "Records").
 enum { THREAD_END = 4 };
 enum { BLOCK = 0, DROP = 1, FLIGHT = 2 };

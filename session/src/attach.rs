@@ -48,9 +48,14 @@ pub struct Routines {
     pub last: u64,
 }
 
+/// The most room that orders take in a process, in bytes.
+const ORDERS: u64 = 32 << 20;
+
 /// Orders for a process, and the code that they map.
 #[derive(Default)]
 pub struct Orders {
+    /// What the process maps before it obeys, in bytes: the kernel chooses the places.
+    mapped: u64,
     list: Vec<Order>,
     /// Regions of code: where each is to be, and its bytes.
     regions: Vec<(u64, Vec<u8>)>,
@@ -66,6 +71,11 @@ struct Region {
 const MOVED: u64 = 160;
 
 impl Orders {
+    /// None yet, for a process that maps so many bytes for records.
+    pub fn new(records: u64) -> Orders {
+        Orders { mapped: records + ORDERS, ..Orders::default() }
+    }
+
     /// Record these functions, and say how many are. What is mapped for it is added to `maps`.
     ///
     /// # Errors
@@ -87,7 +97,7 @@ impl Orders {
             let ends = [loaded.range.start, loaded.range.end].into_iter().flat_map(|a| [(a, at), (a, at + most)]);
             ends.into_iter().all(|(a, b)| backend.branch(Branch::SiteJump, a & !3, b & !3).is_ok())
         };
-        let at = maps::gap(maps, &loaded.range, most, FAR, PAGE, &reaches);
+        let at = maps::gap(maps, &loaded.range, most, (FAR, self.mapped), PAGE, &reaches);
         let at = at.ok_or_else(|| Error::new("no room for trampolines within the reach of a branch"))?;
         let region = Region::new(loaded, forms, routines, at, backend)?;
         let recorded = region.writes.len();

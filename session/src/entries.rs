@@ -47,6 +47,10 @@ const TWICE: [&str; 10] = [
 /// What `session/preload/preload.c` calls while there is no room for a record.
 const OURS: [&str; 6] = ["memset", "memcpy", "memcmp", "clock_gettime", "__clock_gettime", "pthread_setspecific"];
 
+/// What V8 compiles for JavaScript, and embeds as functions. They take their callers' arguments off the stack, so that a trampoline does
+/// not find the stack pointer of the call when one returns.
+const BUILTINS: &str = "Builtins_";
+
 /// A file, as far as it is needed here.
 pub struct File<'a> {
     /// Its header.
@@ -293,6 +297,7 @@ fn unfit(name: &str, begins: bool, other: bool) -> Option<&'static str> {
         _ if begins => Some("nobody calls it: the program begins there"),
         _ if other => Some("a part of another function, or run by the loader"),
         _ if TWICE.contains(&name) => Some("returns twice, or on another stack"),
+        _ if name.starts_with(BUILTINS) => Some("its return takes arguments off the stack: code of V8"),
         _ if OURS.contains(&name) => Some("what records calls it"),
         _ => None,
     }

@@ -39,16 +39,14 @@ fn line(line: &str) -> Option<Mapping> {
     })
 }
 
-/// What stays free above a place where the kernel puts mappings, in bytes: the next are those of records and of orders.
-const CLEAR: u64 = 96 << 20;
-
 /// A place of `bytes` that no mapping has, within `reach` of all of `around`, at a multiple of `page`. The nearest one below is taken
-/// if there is one: above a program its heap grows. `also` must hold for it too.
+/// if there is one: above a program its heap grows. Where the kernel puts mappings, `clear` bytes above the place stay free for the next
+/// ones, if they can. `also` must hold for it too.
 pub fn gap(
     maps: &[Mapping],
     around: &Range<u64>,
     bytes: u64,
-    reach: u64,
+    (reach, clear): (u64, u64),
     page: u64,
     also: &dyn Fn(u64) -> bool,
 ) -> Option<u64> {
@@ -73,7 +71,7 @@ pub fn gap(
         };
         behind.chain(before).filter(fits).min_by_key(|at| (*at > around.start, at.abs_diff(around.start)))
     };
-    find(CLEAR).or_else(|| find(0))
+    find(clear).or_else(|| find(0))
 }
 
 /// From where on the kernel puts mappings, from above: the largest hole between those that there are, and the holes above it.
@@ -89,6 +87,7 @@ fn filled(maps: &[Mapping]) -> u64 {
 mod tests {
     use super::*;
 
+    const CLEAR: u64 = 96 << 20;
     const TEXT: &str = "\
 555555554000-555555555000 r--p 00000000 08:01 42                         /bin/a name
 555555555000-555555556000 r-xp 00001000 08:01 42                         /bin/a name
@@ -110,13 +109,16 @@ mod tests {
     fn the_nearest_gap_is_found() {
         let maps = parse(TEXT);
         let code = maps[1].range.clone();
-        assert_eq!(gap(&maps, &code, 0x1000, 1 << 20, 4096, &|_| true), Some(0x5555_5555_3000));
-        assert_eq!(gap(&maps[1..], &code, 0x1000, 1 << 20, 4096, &|_| true), Some(0x5555_5555_4000));
+        assert_eq!(gap(&maps, &code, 0x1000, (1 << 20, CLEAR), 4096, &|_| true), Some(0x5555_5555_3000));
+        assert_eq!(gap(&maps[1..], &code, 0x1000, (1 << 20, CLEAR), 4096, &|_| true), Some(0x5555_5555_4000));
         let low = parse("100000-102000 r-xp 00000000 00:00 0 /a\n103000-104000 rw-p 00000000 00:00 0\n");
-        assert_eq!(gap(&low, &low[0].range, 0x1000, 0x4000, 4096, &|_| true), Some(0x10_2000));
-        assert_eq!(gap(&low, &low[0].range, 0x2000, 0x4000, 4096, &|_| true), None);
+        assert_eq!(gap(&low, &low[0].range, 0x1000, (0x4000, CLEAR), 4096, &|_| true), Some(0x10_2000));
+        assert_eq!(gap(&low, &low[0].range, 0x2000, (0x4000, CLEAR), 4096, &|_| true), None);
         // Below the lowest library, the kernel puts what is mapped next.
         let library = maps[3].range.clone();
-        assert_eq!(gap(&maps, &library, 0x1000, 1 << 31, 4096, &|_| true), Some(library.start - 0x1000 - CLEAR));
+        assert_eq!(
+            gap(&maps, &library, 0x1000, (1 << 31, CLEAR), 4096, &|_| true),
+            Some(library.start - 0x1000 - CLEAR)
+        );
     }
 }

@@ -32,9 +32,37 @@ pub struct Object {
     pub functions: Vec<Function>,
     /// The functions with a site that cannot be traced.
     pub refused: Vec<Refused>,
-    /// Whether exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines: one that is
-    /// linked into it.
-    pub own_unwinder: bool,
+    /// Why no return address of a process that loads it may be on a shadow stack, if there is a reason: what the object has or does.
+    pub entries_alone: Option<&'static str>,
+}
+
+/// Exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines.
+const UNWINDER: &str = "has an unwinder of its own (libgcc linked into it), which stops at trampolines";
+/// The entries of a shadow stack are in the order of calls on one stack.
+const STACKS: &str = "has a function that switches stacks by its own instructions";
+
+/// Functions that switch stacks: of Boost.Context, whose copies have a name before that, libco, Tencent's libco, libaco, minicoro,
+/// libcoro, Ruby, greenlet, QEMU, PHP, D and OCaml.
+const SWITCHES: [&[u8]; 13] = [
+    b"jump_fcontext",
+    b"ontop_fcontext",
+    b"co_switch",
+    b"coctx_swap",
+    b"acosw",
+    b"_mco_switch",
+    b"coro_transfer",
+    b"coroutine_transfer",
+    b"slp_switch",
+    b"qemu_coroutine_switch",
+    b"zend_fiber_switch_context",
+    b"fiber_switchContext",
+    b"caml_perform",
+];
+
+/// Whether one of these names is that of a function which switches stacks. They have whether the file defines them.
+fn switches<'a>(mut names: impl Iterator<Item = (&'a [u8], bool)>) -> bool {
+    let boost = |name: &[u8]| SWITCHES.iter().take(2).any(|switch| name.ends_with(switch));
+    names.any(|(name, defined)| defined && (SWITCHES.contains(&name) || boost(name)))
 }
 
 /// Whether the file has an unwinder. `names` has its symbols, and whether it defines them. One that is `stripped` and has `tables` for
@@ -85,10 +113,13 @@ impl Object {
         }
         let imported = sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(damaged)?;
         let symbols = sections.symbols(endian, bytes, elf::SHT_SYMTAB).map_err(damaged)?;
-        let all = [&imported, &symbols].into_iter().flat_map(|table| {
-            table.iter().filter_map(move |s| Some((table.symbol_name(endian, s).ok()?, !s.is_undefined(endian))))
-        });
-        let own_unwinder = own_unwinder(tables, symbols.is_empty(), all);
+        let all = || {
+            [&imported, &symbols].into_iter().flat_map(|table| {
+                table.iter().filter_map(move |s| Some((table.symbol_name(endian, s).ok()?, !s.is_undefined(endian))))
+            })
+        };
+        let unwinder = own_unwinder(tables, symbols.is_empty(), all()).then_some(UNWINDER);
+        let entries_alone = unwinder.or_else(|| switches(all()).then_some(STACKS));
         let sizes: HashMap<u64, u64> = symbols
             .iter()
             .filter(|s| s.st_type() == elf::STT_FUNC)
@@ -103,7 +134,7 @@ impl Object {
             lowest,
             functions: Vec::new(),
             refused: Vec::new(),
-            own_unwinder,
+            entries_alone,
         };
         let file = entries::File { header, sections: &sections, bytes, endian };
         object.functions = file.profiled(backend);

@@ -62,26 +62,49 @@ pub struct Place {
     pub last: bool,
     /// The way in which they are recorded.
     pub how: How,
+    /// Why entries alone are recorded: what an object of the process has or does.
+    pub why: Option<&'static str>,
+}
+
+/// What a process has to do.
+#[derive(Default)]
+pub struct Attached {
+    /// The orders.
+    pub orders: Orders,
+    /// Where its recorded objects are that were not there before.
+    pub places: Vec<Place>,
+    /// Why objects are not recorded.
+    pub complaints: Vec<Error>,
 }
 
 /// All objects of a session.
 #[derive(Default)]
 pub struct Objects {
+    /// Bytes that each process maps for records.
+    records: u64,
     known: HashMap<PathBuf, Arc<Numbered>>,
     /// Of each process, the objects that are recorded, and what is added to their addresses.
     attached: HashMap<u32, Vec<(PathBuf, u64)>>,
     next: u32,
-    /// Of files, whether they have an unwinder of their own.
-    unwinders: HashMap<PathBuf, bool>,
+    /// Of files, why entries alone are recorded in processes that load them, if there is a reason.
+    entries_alone: HashMap<PathBuf, Option<&'static str>>,
     /// Templates by the offset of a thread's words.
     forms: HashMap<i64, Arc<Forms>>,
 }
 
+/// With what the names of files begin that are in memory alone: code that somebody has made, and trampolines.
+const IN_MEMORY: &str = "/memfd:";
+
 /// The unwinder that asks `session/preload/preload.c` for the frames of trampolines, and objects whose tables are for it without a word
 /// of that: glibc loads it for `pthread_exit`.
-const ASKS: [&str; 6] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", "libm.so", "libtramptool_trace.so"];
+const ASKS: [&str; 5] = ["libc.so", "libgcc_s.so", "ld-linux", "libpthread.so", "libm.so"];
 
 impl Objects {
+    /// None yet, of processes that each map so many bytes for records.
+    pub fn new(records: u64) -> Objects {
+        Objects { records, ..Objects::default() }
+    }
+
     /// The object of this file, read if it is not known.
     fn object(&mut self, path: &Path, any: bool, what: What, backend: &dyn Patch) -> Result<(Arc<Numbered>, bool)> {
         if let Some(known) = self.known.get(path) {
@@ -107,10 +130,10 @@ impl Objects {
         self.attached.insert(hello.pid, all);
     }
 
-    /// What a process has to do, and where its recorded objects are that were not there before.
+    /// What a process has to do. An object that cannot be read, or has no room for trampolines, is not recorded.
     ///
     /// # Errors
-    /// An object cannot be read, or there is no room for trampolines.
+    /// There are no templates for it.
     pub fn attach(
         &mut self,
         hello: &Hello,
@@ -118,27 +141,32 @@ impl Objects {
         what: What,
         choice: &dyn Choice,
         backend: &dyn Patch,
-    ) -> Result<(Orders, Vec<Place>)> {
+    ) -> Result<Attached> {
         let (exe, maps) = text.split_once('\n').unwrap_or_default();
         let mut maps = maps::parse(maps);
-        let mut paths: Vec<PathBuf> = maps
-            .iter()
-            .filter(|m| m.protection & maps::EXEC != 0 && m.path.starts_with('/'))
-            .map(|m| PathBuf::from(&m.path))
-            .collect();
+        // The library that records would record itself.
+        let own = maps.iter().find(|m| m.range.contains(&hello.refill)).map(|m| m.path.clone());
+        let file =
+            |m: &&Mapping| m.path.starts_with('/') && !m.path.starts_with(IN_MEMORY) && Some(&m.path) != own.as_ref();
+        let code = maps.iter().filter(|m| m.protection & maps::EXEC != 0).filter(file);
+        let mut paths: Vec<PathBuf> = code.map(|m| PathBuf::from(&m.path)).collect();
         paths.dedup();
         let forms = self.forms(what, hello.words, choice.any(), backend)?;
-        let how = match what.returns && !self.unwinds_alone(&paths, backend) {
-            true => How::Shadow,
-            false => How::Entry,
-        };
+        let why = self.entries_alone(&paths, backend);
+        let how = if what.returns && why.is_none() { How::Shadow } else { How::Entry };
         // Nobody executes what has just been loaded.
         let alone = hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
         let routines = Routines { refill: hello.refill, last: hello.last };
-        let (mut orders, mut places, mut there) = (Orders::default(), Vec::new(), Vec::new());
+        let (mut all, mut there) = (Attached { orders: Orders::new(self.records), ..Attached::default() }, Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
         for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
-            let (numbered, new) = self.object(path, choice.any(), what, backend)?;
+            let (numbered, new) = match self.object(path, choice.any(), what, backend) {
+                Ok(read) => read,
+                Err(why) => {
+                    all.complaints.push(why);
+                    continue;
+                }
+            };
             let Some((base, range)) = placed(&maps, path, numbered.object.lowest) else { continue };
             there.push((path.clone(), base));
             if before.contains(&(path.clone(), base)) {
@@ -147,8 +175,8 @@ impl Objects {
             // Where no compiler has left room, somebody could be in the middle of what is overwritten.
             let safe = |f: &Function| f.entries.is_empty() || alone;
             let wanted = |(_, f): &(u32, &Function)| safe(f) && choice.function(path, &f.name, f.size);
-            let all = (numbered.first..).zip(&numbered.object.functions);
-            let functions: Vec<Chosen> = all
+            let functions: Vec<Chosen> = (numbered.first..)
+                .zip(&numbered.object.functions)
                 .filter(wanted)
                 .map(|(id, function)| {
                     let form = Form::of(how, what, function.signature.as_ref());
@@ -158,23 +186,26 @@ impl Objects {
             let last = functions.iter().any(|chosen| chosen.last);
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
             let loaded = Loaded { base, range, functions };
-            let recorded = orders.add(&loaded, &forms, routines, &mut maps, backend)?;
-            places.push(Place { numbered, base, maps: lines, new, recorded, last, how });
+            let recorded = all.orders.add(&loaded, &forms, routines, &mut maps, backend).unwrap_or_else(|why| {
+                all.complaints.push(Error::new(format!("{} is not recorded: {why}", path.display())));
+                0
+            });
+            all.places.push(Place { numbered, base, maps: lines, new, recorded, last, how, why });
         }
         self.attached.insert(hello.pid, there);
-        Ok((orders, places))
+        Ok(all)
     }
 
-    /// May an exception pass functions of this process without an unwinder that asks for the frames of trampolines?
-    fn unwinds_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> bool {
+    /// Why return addresses of this process must stay where they are, if there is a reason: what one of its objects has or does.
+    fn entries_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> Option<&'static str> {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
-        loud.into_iter().any(|path| match self.unwinders.get(path) {
+        let mut loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
+        loud.find_map(|path| match self.entries_alone.get(path) {
             Some(known) => *known,
             None => {
-                let own = Object::read(path, false, backend).is_ok_and(|object| object.own_unwinder);
-                self.unwinders.insert(path.clone(), own);
-                own
+                let why = Object::read(path, false, backend).ok().and_then(|object| object.entries_alone);
+                self.entries_alone.insert(path.clone(), why);
+                why
             }
         })
     }

@@ -40,7 +40,7 @@ pub enum Mode {
 pub enum State {
     /// Nobody's.
     Free,
-    /// A thread writes to it.
+    /// A thread writes to it. In a flight recorder, the thread may have ended.
     Taken,
     /// A thread has filled it.
     Full,

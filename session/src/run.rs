@@ -24,7 +24,7 @@ use crate::drain::{Drain, Seen, ended};
 use crate::forms::{How, What};
 use crate::loader;
 use crate::maps;
-use crate::objects::{Choice, Objects, Place};
+use crate::objects::{Attached, Choice, Objects, Place};
 use crate::pool::{Mode, Pool, file_of};
 use crate::program::Program;
 use crate::protocol::{self, HELLO, Hello, Kind, OBEYED};
@@ -88,6 +88,8 @@ pub struct Outcome {
     pub functions: (usize, usize),
     /// How they were.
     pub how: Option<How>,
+    /// Why entries alone are recorded, if nobody has asked for that: what an object has or does.
+    pub why: Option<&'static str>,
     /// Whether there was one with which the recording ends.
     pub last: bool,
     /// Why processes were not recorded, or not in full.
@@ -110,6 +112,7 @@ struct Session<'a> {
 struct Known {
     functions: (usize, usize),
     how: Option<How>,
+    why: Option<&'static str>,
     /// There is a function with which the recording ends.
     last: bool,
     complaints: Vec<Error>,
@@ -134,16 +137,9 @@ pub fn run(subject: Subject, options: &Options, sink: &mut dyn Sink) -> Result<O
     let name = format!("tramptool-trace-{}-{session}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).map_err(failed("socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(failed("socket"))?;
+    let objects = Mutex::new(Objects::new(pool.bytes()));
     let (outcome, ended) = (Mutex::new(Known::default()), AtomicBool::new(false));
-    let session = Session {
-        options,
-        pool,
-        sink: Mutex::new(sink),
-        objects: Mutex::default(),
-        outcome,
-        ended,
-        first: OnceLock::new(),
-    };
+    let session = Session { options, pool, sink: Mutex::new(sink), objects, outcome, ended, first: OnceLock::new() };
     let session = &session;
     thread::scope(|scope| {
         scope.spawn(|| session.listen(&listener));
@@ -272,7 +268,9 @@ impl Session<'_> {
 
     fn orders(&self, hello: &Hello, text: &str) -> Result<(Orders, Vec<Place>)> {
         let Options { what, choice, backend, .. } = self.options;
-        let (mut orders, places) = locked(&self.objects).attach(hello, text, *what, *choice, *backend)?;
+        let Attached { mut orders, places, complaints } =
+            locked(&self.objects).attach(hello, text, *what, *choice, *backend)?;
+        complaints.into_iter().for_each(|complaint| self.complain(complaint));
         if hello.kind == Kind::Attach && choice.later() {
             let maps = maps::parse(text);
             match loader::tells(hello, &maps, *backend) {
@@ -289,6 +287,7 @@ impl Session<'_> {
             known.functions.0 += place.recorded;
             known.functions.1 += place.numbered.object.functions.len() + place.numbered.object.refused.len();
             known.how = Some(place.how);
+            known.why = place.why;
             known.last |= place.last;
         }
     }
@@ -340,8 +339,8 @@ impl Session<'_> {
             let what = "the program has not loaded the library that records, so nothing is recorded";
             self.complain(Error::new(format!("{what}; valid: a program and a library for the same loader")));
         }
-        let Known { functions, how, last, complaints } = std::mem::take(&mut *locked(&self.outcome));
-        Ok(Outcome { status, seen: drain.seen, lost, functions, how, last, complaints })
+        let Known { functions, how, why, last, complaints } = std::mem::take(&mut *locked(&self.outcome));
+        Ok(Outcome { status, seen: drain.seen, lost, functions, how, why, last, complaints })
     }
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Loads and unloads the library `plugin.so` that lies beside the file that it is given, in this process and in a child.
+// Loads and unloads the library `plugin.so` that lies beside the file that it is given, in this process and in a child. It has mapped a
+// file for execution that is no object.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +23,8 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s", argv[1]);
     strcpy(strrchr(path, '/'), "/plugin.so");
     clearenv();
+    int text = open(argv[1], O_RDWR | O_CREAT, 0600);
+    if (write(text, "no object", 9) != 9 || mmap(0, 9, PROT_READ | PROT_EXEC, MAP_PRIVATE, text, 0) == MAP_FAILED) return 8;
     int wrong = 0, status = 9;
     for (int n = 0; n < 20; n++) wrong += once(path, 10) != 135;
     if (fork() == 0) _exit(once(path, 5) != 30);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // A program that counts its own calls. It writes them to the file that it is given: each function's name, how often it was entered,
 // and how often it returned.
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,6 +110,66 @@ NOT_TRACED static void check(int fine, const char *what) {
     exit(9);
 }
 
+// One thread after many others. It is not recorded itself.
+NOT_TRACED static void *last(void *turns) {
+    for (long i = 0; i < (long)turns; i++) check(variadic(1, 1.5) == 1.5, "variadic");
+    return 0;
+}
+NOT_TRACED static void many_threads(void) {
+    pthread_t threads[50];
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < 50; i++) pthread_create(threads + i, 0, worker, (void *)20);
+        for (int i = 0; i < 50; i++) pthread_join(threads[i], 0);
+    }
+    pthread_create(threads, 0, last, (void *)2000);
+    pthread_join(threads[0], 0);
+}
+
+// Children of all kinds, while this process goes on with a buffer that has records.
+NOT_TRACED static void ends(pid_t child, const char *kind) {
+    int status = 9;
+    check(child > 0 && waitpid(child, &status, 0) == child && status == 0, kind);
+}
+static pid_t seventh;
+NOT_TRACED static int cloned(void *argument) {
+    in_child();
+    _exit(argument != &names || seventh != getpid());
+}
+NOT_TRACED static int lives(void *argument) {
+    (void)argument;
+    return 0;
+}
+NOT_TRACED static void children(void) {
+    static char stack[1 << 16];
+    pid_t child;
+    for (int i = 0; i < 3; i++) {
+        leaf(1);
+        ends(clone(cloned, stack + sizeof stack - 8 * i, SIGCHLD | CLONE_CHILD_SETTID, (void *)&names, 0, 0, &seventh), "clone");
+        check(clone(lives, 0, SIGCHLD, 0) == -1 && clone(0, stack, SIGCHLD, 0) == -1, "clone without a stack or a function");
+        if ((child = _Fork()) == 0) {
+            in_child();
+            _exit(0);
+        }
+        ends(child, "_Fork");
+        leaf(1);
+// qemu's user mode does not share memory with such children.
+#ifdef __x86_64__
+        if ((child = vfork()) == 0) {
+            in_child();
+            // More than a buffer has room for.
+            for (int n = 0; n < 3000; n++) leaf(1);
+            _exit(0);
+        }
+        ends(child, "vfork");
+        for (int n = 0; n < 3000; n++) leaf(1);
+        char *args[] = {"true", 0}, *none[] = {0};
+        check(posix_spawnp(&child, args[0], 0, 0, args, none) == 0, "posix_spawnp");
+        ends(child, "posix_spawn");
+        leaf(1);
+#endif
+    }
+}
+
 NOT_TRACED int main(int argc, char **argv) {
     long turns = argc > 2 ? atol(argv[2]) : 1000;
     size_t size = sizeof *counts * COUNT;
@@ -115,6 +179,7 @@ NOT_TRACED int main(int argc, char **argv) {
         for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, worker, (void *)turns);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
     }
+    children();
     check(ninth(1, 2, 3, 4, 5, 6, 7, 8, 9, 2.5, 4) == 36 + 900 + 2 + 4000, "ninth");
     check(variadic(9, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.5) == 45.5, "variadic");
     check(tail(4) == 5, "tail");
@@ -137,6 +202,16 @@ NOT_TRACED int main(int argc, char **argv) {
         }
         waitpid(child, 0, 0);
     }
+    if (argc > 3 && !strcmp(argv[3], "raw")) {
+        pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (child == 0) {
+            for (int n = 0; n < 3000; n++) leaf(1);
+            for (int n = 0; n < 3000; n++) in_child();
+            _exit(0);
+        }
+        ends(child, "a system call");
+    }
+    if (argc > 3 && !strcmp(argv[3], "many")) many_threads();
     FILE *out = fopen(argv[1], "w");
     for (int i = 0; i < COUNT; i++) fprintf(out, "%s %ld %ld\n", names[i], counts[i].entered, counts[i].returned);
     fclose(out);

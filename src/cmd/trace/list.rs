@@ -106,10 +106,7 @@ impl<'a> Values<'a> {
 
 const SITE: &str = "site";
 const RETURNS: &str = "a site of a compiler";
-const ENTRIES: &str = "a site of a compiler; the object has an unwinder of its own, which stops at trampolines";
 const ANY: &str = "no site, but a branch fits";
-const ANY_ENTRIES: &str =
-    "no site, but a branch fits; the object has an unwinder of its own, which stops at trampolines";
 
 /// List.
 ///
@@ -123,11 +120,12 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     if args.args {
         prototypes::read(&mut object, backend)?;
     }
-    let (form, site, any) =
-        if object.own_unwinder { ("entry", ENTRIES, ANY_ENTRIES) } else { ("shadow", RETURNS, ANY) };
+    let why = object.entries_alone.map_or(String::new(), |why| format!("; the object {why}"));
+    let form = if why.is_empty() { "shadow" } else { "entry" };
+    let (site, any) = (format!("{RETURNS}{why}"), format!("{ANY}{why}"));
     let traced = object.functions.iter().map(|f| {
         let entry = f.entries.first().map(|entry| entry.class.name());
-        let reason = if entry.is_some() { any } else { site };
+        let reason = if entry.is_some() { &any } else { &site };
         let values = f.signature.as_ref().map(Values::new);
         Row { function: &f.name, address: f.address, bytes: f.size, class: entry.unwrap_or(SITE), form, reason, values }
     });
@@ -137,13 +135,13 @@ pub fn run(args: &ListArgs, ui: &Ui) -> Result<u8> {
     });
     let rows: Vec<Row> = traced.chain(refused).collect();
     match args.format {
-        Format::Human => ui.out(human(&rows, args.any))?,
+        Format::Human => ui.out(human(&rows, args.any, object.entries_alone))?,
         Format::Json => ui.out(printed::json(&rows)?)?,
     }
     Ok(DONE)
 }
 
-fn human(rows: &[Row], any: bool) -> String {
+fn human(rows: &[Row], any: bool, entries_alone: Option<&str>) -> String {
     if rows.is_empty() && any {
         return "no functions: the file has no symbol table, or none of code\n".to_owned();
     }
@@ -162,8 +160,8 @@ fn human(rows: &[Row], any: bool) -> String {
     }
     let traced = rows.iter().filter(|row| row.form != "none").count();
     let _ = writeln!(text, "{traced} of {} functions can be traced", rows.len());
-    if rows.iter().any(|row| row.form == "entry") {
-        let _ = writeln!(text, "entries alone: the object has an unwinder of its own, which stops at trampolines");
+    if let Some(why) = entries_alone.filter(|_| traced > 0) {
+        let _ = writeln!(text, "entries alone: the object {why}");
     }
     text
 }

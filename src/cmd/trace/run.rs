@@ -140,15 +140,13 @@ fn buffers(text: &str) -> Result<usize> {
 /// The functions that the arguments choose.
 struct Chosen<'a>(&'a RunArgs);
 
-/// What the library calls itself, or the loader: their functions would call themselves without an end.
-const OWN: [&str; 4] = ["libc.so", "libpthread.so", "ld-linux", "libtramptool_trace.so"];
-/// What the system puts before the name of a file that is in memory alone.
-const IN_MEMORY: &str = "memfd:";
+/// What the library that records calls, or the loader: their functions would call themselves without an end.
+const OWN: [&str; 3] = ["libc.so", "libpthread.so", "ld-linux"];
 
 impl Choice for Chosen<'_> {
     fn object(&self, path: &Path, program: bool) -> bool {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let own = OWN.iter().any(|own| name.trim_start_matches(IN_MEMORY).starts_with(own));
+        let own = OWN.iter().any(|own| name.starts_with(own));
         !own && (program || self.0.libraries.iter().any(|wanted| wanted.is("", [&name, &name])))
     }
 
@@ -252,9 +250,9 @@ pub fn run(args: &RunArgs) -> u8 {
         // Whoever waits for us sees what has ended the program. Its core is enough.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-        if let Some(signal) = Signal::from_named_raw(signal) {
-            let _ = kill_process(rustix::process::getpid(), signal);
-        }
+        // Rust handles SIGSEGV and SIGBUS, so their default action must be restored. `raise` is for signals that this function does not know.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        let _ = signal_hook::low_level::raise(signal);
         128_u8.wrapping_add(signal as u8)
     })
 }
@@ -374,10 +372,8 @@ fn tell(args: &RunArgs, outcome: &Outcome, (threads, bytes): (usize, u64), took:
     let left =
         if traced < sites { format!(" ({} left out: tramptool trace list)", sites - traced) } else { String::new() };
     note(&format!("traced {traced} of {sites} functions{left}"));
-    if outcome.how == Some(forms::How::Entry) && args.events == What::Both {
-        note(
-            "entries alone are recorded: an object has an unwinder of its own (libgcc linked into it), which stops at trampolines",
-        );
+    if let Some(why) = outcome.why.filter(|_| args.events == What::Both) {
+        note(&format!("entries alone are recorded: an object {why}"));
     }
     let calls = thousands(outcome.seen.entries);
     let plural = if threads == 1 { "" } else { "s" };
