@@ -86,20 +86,54 @@ pub fn probes(kernel: &Kernel, backend: &'static dyn Backend, profile: &'static 
     found
 }
 
+/// Where the kernel's structures have what is read of them, in bytes.
+struct Layout {
+    place: u64,
+    /// First byte and bytes of what stood at the probe.
+    opcode: (u64, u64),
+    copy: u64,
+    /// The function by which the kernel does the instruction itself, where the architecture has that.
+    emulates: Option<u64>,
+    flags: u64,
+    /// The detour, how many bytes a jump to it displaces, and what these are: where the architecture has detours.
+    detour: Option<[u64; 3]>,
+}
+
+impl Layout {
+    fn of(types: &Types) -> Result<Layout> {
+        let member = |path: &[&str]| types.member("kprobe", path);
+        // The architectures name it differently, and have done so in different places.
+        let copies = [&["ainsn", "xol_insn"][..], &["ainsn", "insn"], &["ainsn", "api", "insn"]];
+        let copy = copies.iter().find_map(|path| member(path).ok());
+        let detour = |name| types.member("optimized_kprobe", &["optinsn", name]).ok();
+        Ok(Layout {
+            place: member(&["addr"])?,
+            opcode: (member(&["opcode"])?, types.size("kprobe", &["opcode"])?),
+            copy: copy.ok_or_else(|| Error::new("the kernel's struct kprobe names no copy of its instruction"))?,
+            emulates: member(&["ainsn", "emulate_op"]).ok(),
+            flags: member(&["flags"])?,
+            detour: detour("insn")
+                .zip(detour("size"))
+                .zip(detour("copied_insn"))
+                .map(|((at, size), by)| [at, size, by]),
+        })
+    }
+}
+
 /// The probes in the kernel's table.
 fn table(kernel: &Kernel) -> Result<Vec<Probe>> {
     let types =
         kernel.types.as_ref().ok_or_else(|| Error::new("the kernel's types are not given; valid: --btf FILE"))?;
-    let first = kernel.symbols.one("kprobe_table")?.address;
+    let (layout, first) = (Layout::of(types)?, kernel.symbols.one("kprobe_table")?.address);
     let mut all = Vec::new();
     for list in 0..LISTS {
         // A list's links come first in each structure.
-        let mut at = kernel.word(first + 8 * list)?;
+        let mut at = kernel.word(first.wrapping_add(8 * list))?;
         while at != 0 {
             if all.len() == MOST {
                 return Err(Error::new(format!("the kernel's table has more than {MOST} probes")));
             }
-            all.push(probe(kernel, types, at)?);
+            all.push(probe(kernel, &layout, at)?);
             at = kernel.word(at)?;
         }
     }
@@ -107,26 +141,21 @@ fn table(kernel: &Kernel) -> Result<Vec<Probe>> {
 }
 
 /// The probe of which the kernel has this structure.
-fn probe(kernel: &Kernel, types: &Types, at: u64) -> Result<Probe> {
-    let word = |path: &[&str]| kernel.word(at.wrapping_add(types.member("kprobe", path)?));
-    let place = word(&["addr"])?;
-    // The architectures name it differently, and have done so in different places.
-    let copies = [&["ainsn", "xol_insn"][..], &["ainsn", "insn"], &["ainsn", "api", "insn"]];
-    let copy = copies.iter().find_map(|path| word(path).ok());
-    let copy = copy.ok_or_else(|| Error::new("the kernel's struct kprobe names no copy of its instruction"))?;
-    let emulated = word(&["ainsn", "emulate_op"]).is_ok_and(|function| function != 0);
-    let flags = word(&["flags"])? & u64::from(u32::MAX);
+fn probe(kernel: &Kernel, layout: &Layout, at: u64) -> Result<Probe> {
+    let word = |offset: u64| kernel.word(at.wrapping_add(offset));
+    let bytes = |(offset, size): (u64, u64)| kernel.memory.read(at.wrapping_add(offset), size);
+    let place = word(layout.place)?;
+    let emulated = layout.emulates.map(word).transpose()?.is_some_and(|function| function != 0);
     let mut before = kernel.memory.read(place, DISPLACED + LONGEST)?;
-    let opcode = types.member("kprobe", &["opcode"])?;
-    let size = types.size("kprobe", &["opcode"])?;
-    overwrite(&mut before, 0, &kernel.memory.read(at.wrapping_add(opcode), size)?);
+    overwrite(&mut before, 0, &bytes(layout.opcode)?);
     let (mut detour, mut displaced) = (0, 0);
-    if flags & OPTIMIZED != 0 {
-        let member = |name| Ok::<u64, Error>(at.wrapping_add(types.member("optimized_kprobe", &["optinsn", name])?));
-        (detour, displaced) = (kernel.word(member("insn")?)?, kernel.word(member("size")?)?);
-        overwrite(&mut before, 1, &kernel.memory.read(member("copied_insn")?, JUMP as u64 - 1)?);
+    if let Some([at, size, by]) = layout.detour
+        && word(layout.flags)? & OPTIMIZED != 0
+    {
+        (detour, displaced) = (word(at)?, word(size)?);
+        overwrite(&mut before, 1, &bytes((by, JUMP as u64 - 1))?);
     }
-    let copy = if emulated { 0 } else { copy };
+    let copy = if emulated { 0 } else { word(layout.copy)? };
     Ok(Probe { at, place, copy, detour, displaced, before })
 }
 
