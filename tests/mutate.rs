@@ -114,7 +114,10 @@ fn of_threads() -> Vec<String> {
     let bare = tool::profile("bare").unwrap().convention(backend.facts().name).unwrap();
     let target = backend.target(bare, bare.defaults()).unwrap();
     let all = tool::suite::trampolines(&target).unwrap();
-    all.into_iter().filter(|(_, kind)| kind.recorder().is_some() || kind.is_sled()).map(|(name, _)| name).collect()
+    all.into_iter()
+        .filter(|(_, kind)| kind.recorder().is_some() || kind.is_in_the_middle())
+        .map(|(name, _)| name)
+        .collect()
 }
 
 fn reports(how: &[&str]) -> Reports {

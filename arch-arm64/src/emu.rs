@@ -40,6 +40,7 @@ pub const MACHINE: Machine = Machine {
     exclusive: (&["ldxr", "ldaxr", "ldxp", "ldaxp"], &["stxr", "stlxr", "stxp", "stlxp", "clrex"]),
     trap: &[0x00, 0x00, 0x20, 0xd4],
     short_trap: &[],
+    step_trap: &[0xc0, 0x00, 0x20, 0xd4],
     ret: &[0xc0, 0x03, 0x5f, 0xd6],
     // `svc #0`: arch/arm64/kernel/syscall.c.
     system_call: SystemCall { bytes: &[0x01, 0x00, 0x00, 0xd4], lost: RegSet::EMPTY },

@@ -104,7 +104,7 @@ impl Architecture for Arm64 {
     fn cfi_entry(kind: Kind) -> CfiEntry {
         let plain = CfiEntry { column: LINK, cfa_offset: 0, moved: &[], undefined: false, signal: false };
         match kind {
-            _ if kind.jumped_to() || kind.is_callback() || kind.is_sled() => plain,
+            _ if kind.jumped_to() || kind.is_callback() || kind.is_in_the_middle() => plain,
             Kind::Return | Kind::Rethook => CfiEntry { undefined: true, ..plain },
             _ if kind.calls_body() => CfiEntry { moved: &[(LINK, regs::X9)], ..plain },
             // The site moved the function's x30 to x9 and put its own return address into x30.

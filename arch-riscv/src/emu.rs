@@ -35,6 +35,7 @@ pub const MACHINE: Machine = Machine {
     exclusive: (&["lr."], &["sc."]),
     trap: &[0x73, 0x00, 0x10, 0x00],
     short_trap: &[0x02, 0x90],
+    step_trap: &[0x73, 0x00, 0x10, 0x00],
     ret: &[0x67, 0x80, 0x00, 0x00],
     // ECALL: arch/riscv/kernel/traps.c.
     system_call: SystemCall { bytes: &[0x73, 0x00, 0x00, 0x00], lost: RegSet::EMPTY },

@@ -127,7 +127,7 @@ fn guard(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 fn returned_to(n: usize, cx: &Lowering<Insn>) -> (Reg, &'static str) {
     match cx.frame.records[n].ret {
         Content::ParentIp => (PARENT, "parent_ip"),
-        _ if cx.spec.kind.is_sled() => (RA, "pc"),
+        _ if cx.spec.kind.is_in_the_middle() => (RA, "pc"),
         _ => (PC, "pc"),
     }
 }

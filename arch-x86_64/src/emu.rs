@@ -43,6 +43,7 @@ pub const MACHINE: Machine = Machine {
     exclusive: (&[], &[]),
     trap: &[0xcc],
     short_trap: &[],
+    step_trap: &[0xcc],
     ret: &[0xc3],
     // SYSCALL: x86-64 psABI, A.2.1.
     system_call: SystemCall { bytes: &[0x0f, 0x05], lost: RegSet::of(&[RCX, R11]) },

@@ -42,7 +42,7 @@ pub use contract::file::contract_schema;
 pub use contract::foreign::{Foreign, contract_profile, suites as foreign_suites};
 pub use contract::text::{Head, contract_text};
 pub use contract::written::{
-    Callee, CopiedCalls, WrittenCalls, WrittenProgram, copied_calls, first_size, written_calls,
+    Callee, CopiedCalls, WrittenCalls, WrittenProgram, copied_calls, first_size, first_target, written_calls,
 };
 pub use engine::disasm::disassemble;
 pub use engine::emulator::Emulator;

@@ -153,7 +153,7 @@ fn kinds(convention: &Convention) -> impl Iterator<Item = (&'static str, Kind)> 
         [(DIRECT, ANY_DIRECT), (AROUND, ANY_AROUND), programs, (RECORD, ANY_RECORD), (SLED, Kind::Sled)].into_iter();
     // What a site jumps to is for sites that jump.
     let for_one = for_one.filter(move |(_, kind)| jumps || !kind.jumped_to());
-    let for_one = for_one.filter(|(_, kind)| convention.thread.is_some() || !kind.is_sled());
+    let for_one = for_one.filter(|(_, kind)| convention.thread.is_some() || !kind.is_in_the_middle());
     convention.specs().map(|s| (s.name, s.kind)).chain(for_one)
 }
 

@@ -10,7 +10,7 @@ use codegen::backend::Backend;
 use codegen::profile::Profile;
 use codegen::words::abi::Abi;
 use codegen::words::error::{Error, Result};
-use emu_tests::{Suite, first_size};
+use emu_tests::{Suite, first_size, first_target};
 use tramptool::internal::settings;
 
 use super::found::{Found, suite};
@@ -25,7 +25,7 @@ const PAGES: [&str; 2] = ["kprobe_insn_page", "kprobe_optinsn_page"];
 const LISTS: u64 = 64;
 /// Probes that are looked at.
 const MOST: usize = 4096;
-/// The jump has taken the place of the breakpoint (`KPROBE_FLAG_OPTIMIZED`).
+/// A jump takes the place of the breakpoint, or is about to (`KPROBE_FLAG_OPTIMIZED`).
 const OPTIMIZED: u64 = 4;
 /// Bytes of instructions that a jump takes the place of, with those of the last that it does not overwrite.
 const DISPLACED: u64 = 20;
@@ -51,20 +51,26 @@ struct Probe {
     before: Vec<u8>,
 }
 
-/// All that the kernel has for its probes. A page that none of them uses is told too.
+/// All that the kernel has for its probes, and the pages that none of them uses.
 pub fn probes(kernel: &Kernel, backend: &'static dyn Backend, profile: &'static Profile) -> Vec<Found> {
     let pages: Vec<&Symbol> = kernel.symbols.all().filter(|symbol| PAGES.contains(&symbol.name.as_str())).collect();
-    let unjudged =
-        |page: &&Symbol, e: Error| Found { name: format!("{}@{:#x}", page.name, page.address), judged: Err(e) };
     if pages.is_empty() {
         return Vec::new();
     }
-    let all = match table(kernel) {
+    let unjudged = |name: &str, at: u64, e: Error| Found { name: format!("{name}@{at:#x}"), judged: Err(e) };
+    let all = match table(kernel, backend) {
         Ok(all) => all,
-        Err(e) => return pages.iter().map(|page| unjudged(page, e.clone())).collect(),
+        Err(e) => return pages.iter().map(|page| unjudged(&page.name, page.address, e.clone())).collect(),
     };
     let (mut found, mut used) = (Vec::new(), BTreeSet::new());
-    for probe in &all {
+    for (at, probe) in all {
+        let probe = match probe {
+            Ok(probe) => probe,
+            Err(e) => {
+                found.push(unjudged("kprobe", at, e));
+                continue;
+            }
+        };
         let place = kernel
             .symbols
             .before(probe.place)
@@ -74,15 +80,17 @@ pub fn probes(kernel: &Kernel, backend: &'static dyn Backend, profile: &'static 
             used.extend(kernel.symbols.before(slot).map(|page| page.address));
             let symbol = Symbol { address: slot, name: format!("{word}:{place}"), module: String::new() };
             let judged = if word == "kprobe" {
-                copied(kernel, (backend, profile), &symbol, probe)
+                copied(kernel, (backend, profile), &symbol, &probe)
             } else {
-                detour(kernel, (backend, profile), &symbol, probe)
+                detour(kernel, (backend, profile), &symbol, &probe)
             };
             found.push(Found { name: format!("{}@{slot:#x}", symbol.name), judged });
         }
     }
     let idle = pages.iter().filter(|page| !used.contains(&page.address));
-    found.extend(idle.map(|page| unjudged(page, Error::new("no probe of the kernel's table uses this page"))));
+    found.extend(idle.map(|page| {
+        unjudged(&page.name, page.address, Error::new("no probe of the kernel's table runs anything in this page now"))
+    }));
     found
 }
 
@@ -120,8 +128,8 @@ impl Layout {
     }
 }
 
-/// The probes in the kernel's table.
-fn table(kernel: &Kernel) -> Result<Vec<Probe>> {
+/// The probes in the kernel's table, by the addresses of its structures.
+fn table(kernel: &Kernel, backend: &dyn Backend) -> Result<Vec<(u64, Result<Probe>)>> {
     let types =
         kernel.types.as_ref().ok_or_else(|| Error::new("the kernel's types are not given; valid: --btf FILE"))?;
     let (layout, first) = (Layout::of(types)?, kernel.symbols.one("kprobe_table")?.address);
@@ -133,7 +141,7 @@ fn table(kernel: &Kernel) -> Result<Vec<Probe>> {
             if all.len() == MOST {
                 return Err(Error::new(format!("the kernel's table has more than {MOST} probes")));
             }
-            all.push(probe(kernel, &layout, at)?);
+            all.push((at, probe(kernel, backend, &layout, at)));
             at = kernel.word(at)?;
         }
     }
@@ -141,7 +149,7 @@ fn table(kernel: &Kernel) -> Result<Vec<Probe>> {
 }
 
 /// The probe of which the kernel has this structure.
-fn probe(kernel: &Kernel, layout: &Layout, at: u64) -> Result<Probe> {
+fn probe(kernel: &Kernel, backend: &dyn Backend, layout: &Layout, at: u64) -> Result<Probe> {
     let word = |offset: u64| kernel.word(at.wrapping_add(offset));
     let bytes = |(offset, size): (u64, u64)| kernel.memory.read(at.wrapping_add(offset), size);
     let place = word(layout.place)?;
@@ -149,11 +157,15 @@ fn probe(kernel: &Kernel, layout: &Layout, at: u64) -> Result<Probe> {
     let mut before = kernel.memory.read(place, DISPLACED + LONGEST)?;
     overwrite(&mut before, 0, &bytes(layout.opcode)?);
     let (mut detour, mut displaced) = (0, 0);
-    if let Some([at, size, by]) = layout.detour
+    if let Some([to, size, by]) = layout.detour
         && word(layout.flags)? & OPTIMIZED != 0
     {
-        (detour, displaced) = (word(at)?, word(size)?);
-        overwrite(&mut before, 1, &bytes((by, JUMP as u64 - 1))?);
+        let to = word(to)?;
+        // The kernel says so as soon as a jump is to be written: only if it is there has it displaced more than a breakpoint.
+        if first_target(backend, &kernel.memory.read(place, LONGEST)?, place) == Some(to) {
+            (detour, displaced) = (to, word(size)?);
+            overwrite(&mut before, 1, &bytes((by, JUMP as u64 - 1))?);
+        }
     }
     let copy = if emulated { 0 } else { word(layout.copy)? };
     Ok(Probe { at, place, copy, detour, displaced, before })
@@ -179,13 +191,13 @@ fn copied(
     let code = code(kernel, symbol.address)?;
     let size = first_size(backend, &probe.before, probe.place)?;
     let instruction = probe.before.get(..size).unwrap_or_default();
-    let machine = backend.machine();
-    let ends = |trap: &[u8]| !trap.is_empty() && code.get(size..).is_some_and(|rest| rest.starts_with(trap));
-    // Behind it is a jump back, where the kernel for x86_64 takes it for one that may end so; or else a breakpoint.
-    let jumps = backend.facts().abi.link.is_none() && !ends(machine.trap) && !ends(machine.short_trap);
+    // Behind it is a breakpoint, or, where the kernel for x86_64 knows that the instruction goes on, a jump back.
+    let trap = backend.machine().step_trap;
+    let jumps = first_target(backend, code.get(size..).unwrap_or_default(), symbol.address + size as u64);
+    let trap = if jumps == Some(probe.place.wrapping_add(size as u64)) { &[][..] } else { trap };
     let mut text = head(backend, profile)?;
     let _ = writeln!(text, "about = \"an instruction that a kprobe has copied\"\n\n{}", trampoline(symbol));
-    let _ = writeln!(text, "stack-align = 1\ndisplaced = {}", displaced(probe, instruction, 0, !jumps));
+    let _ = writeln!(text, "stack-align = 1\ndisplaced = {}", displaced(probe, instruction, 0, trap));
     suite(kernel, (backend, profile), (symbol, code), (&text, BTreeMap::new()))
 }
 
@@ -197,8 +209,9 @@ fn detour(
     probe: &Probe,
 ) -> Result<Suite> {
     let code = code(kernel, symbol.address)?;
-    let own =
-        kernel.symbols.one("optprobe_template_end")?.address - kernel.symbols.one("optprobe_template_entry")?.address;
+    let [entry, end] = ["optprobe_template_entry", "optprobe_template_end"].map(|name| kernel.symbols.one(name));
+    let own = end?.address.checked_sub(entry?.address);
+    let own = own.ok_or_else(|| Error::new("optprobe_template_end comes before optprobe_template_entry"))?;
     let callback = kernel.symbols.one("optimized_callback")?.address;
     let facts = backend.facts();
     let target = settings::target(backend, profile.convention(facts.name)?, &[])?;
@@ -210,7 +223,7 @@ fn detour(
     let _ =
         writeln!(text, "{}\ncalls = \"optimized_callback\"\nstack-align = {}", trampoline(symbol), target.stack_align);
     let _ = writeln!(text, "arguments = [\"&{:#x}\", \"frame\"]\nframe = \"pt_regs\"", probe.at);
-    let _ = writeln!(text, "displaced = {}", displaced(probe, before, own, false));
+    let _ = writeln!(text, "displaced = {}", displaced(probe, before, own, &[]));
     // Nothing but memmove sets DF, and no probe may be in that (kernel arch/x86/lib/memmove_64.S, .noinstr.text).
     let clear = if has_smap(kernel) { "\"df\"" } else { "\"df\", \"ac\"" };
     let _ = writeln!(text, "site = {{ clear-flags = [{clear}] }}");
@@ -247,10 +260,10 @@ fn trampoline(symbol: &Symbol) -> String {
 }
 
 /// What has been displaced, as a contract says it.
-fn displaced(probe: &Probe, before: &[u8], copies: u64, breakpoint: bool) -> String {
-    let digits: String = before.iter().map(|byte| format!("{byte:02x}")).collect();
-    let place = probe.place;
-    format!("{{ at = \"{place:#x}\", instructions = \"{digits}\", copies = {copies}, breakpoint = {breakpoint} }}")
+fn displaced(probe: &Probe, before: &[u8], copies: u64, breakpoint: &[u8]) -> String {
+    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (place, before, breakpoint) = (probe.place, digits(before), digits(breakpoint));
+    format!("{{ at = \"{place:#x}\", instructions = \"{before}\", copies = {copies}, breakpoint = \"{breakpoint}\" }}")
 }
 
 /// Does this kernel use SMAP? Its entries clear AC then, and without it AC is never set in a kernel (kernel

@@ -115,6 +115,12 @@ impl Types {
         name.filter(|name| !name.is_empty()).ok_or_else(|| Error::new("a type of the kernel has no name"))
     }
 
+    /// Is this the string at an offset?
+    fn is_text(&self, offset: u32, text: &str) -> bool {
+        let rest = self.strings.checked_add(offset as usize).and_then(|at| self.bytes.get(at..)).unwrap_or_default();
+        rest.strip_prefix(text.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+    }
+
     /// The function with this number.
     ///
     /// # Errors
@@ -162,7 +168,7 @@ impl Types {
     fn found(&self, name: &str, path: &[&str]) -> Result<(u64, u32)> {
         let is_named = |number: &u32| {
             let t = self.get(*number);
-            t.is_ok_and(|t| t.kind == STRUCT && t.parts > 0 && self.text(t.name).is_ok_and(|text| text == name))
+            t.is_ok_and(|t| t.kind == STRUCT && t.parts > 0 && self.is_text(t.name, name))
         };
         let found = (1..self.places.len() as u32).find(is_named);
         let mut number = found.ok_or_else(|| Error::new(format!("the kernel has no struct {name}")))?;
@@ -173,7 +179,7 @@ impl Types {
                 let at = t.at + 12 + 12 * n;
                 let [name, number, bits] = [at, at + 4, at + 8].map(|at| self.word(at).unwrap_or(0));
                 // Where there are bit fields, the upper byte has how many bits a member has.
-                self.text(name).is_ok_and(|text| text == *wanted).then_some((number, u64::from(bits & 0xff_ffff) / 8))
+                self.is_text(name, wanted).then_some((number, u64::from(bits & 0xff_ffff) / 8))
             };
             let parts = if matches!(t.kind, STRUCT | UNION) { t.parts } else { 0 };
             let found = (0..parts).find_map(member);

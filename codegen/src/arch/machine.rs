@@ -199,6 +199,8 @@ pub struct Machine {
     pub trap: &'static [u8],
     /// A breakpoint in fewer bytes; empty if there is none.
     pub short_trap: &'static [u8],
+    /// The breakpoint that Linux puts behind an instruction that it has copied for a kprobe (kernel arch/*/kernel/kprobes).
+    pub step_trap: &'static [u8],
     /// A function that returns at once.
     pub ret: &'static [u8],
     /// How programs call the kernel.

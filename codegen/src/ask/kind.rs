@@ -551,13 +551,13 @@ impl Kind {
     }
 
     /// Is it reached in the middle of a function, and from no site that a compiler made?
-    pub fn is_sled(self) -> bool {
+    pub fn is_in_the_middle(self) -> bool {
         matches!(self.traits().entered, Entered::InTheMiddle | Entered::InItsPlace)
     }
 
     /// Is it called as it stands, with no site and no traced function: a sled, or a boundary of C?
     pub fn is_called(self) -> bool {
-        self.is_sled() || self.is_boundary()
+        self.is_in_the_middle() || self.is_boundary()
     }
 
     /// Is it a boundary of C? Contracts in files state these kinds, and nothing of them is generated.

@@ -163,7 +163,7 @@ fn given_back(frame: &FrameLayout) -> RegSet {
 
 /// A bit mask of the vector registers that a trampoline of this kind saves without a prototype.
 fn vectors_kept(kind: Kind, target: &Target) -> u32 {
-    if kind.is_sled() { (target.layouts.vectors)(target.choices) } else { target.carriers(kind).bits() }
+    if kind.is_in_the_middle() { (target.layouts.vectors)(target.choices) } else { target.carriers(kind).bits() }
 }
 
 /// The traced function, if the trampoline names it.

@@ -251,15 +251,8 @@ pub struct Displaced {
     pub copies: Vec<u8>,
     /// The address of the copies.
     pub copied_to: u64,
-    /// Behind the copies is a breakpoint. Otherwise they end in a jump behind where the instructions stood.
-    pub breakpoint: bool,
-}
-
-impl Displaced {
-    /// Where execution goes on behind a breakpoint at this address among the copies.
-    pub fn behind(&self, breakpoint: u64) -> u64 {
-        self.at.wrapping_add(breakpoint.wrapping_sub(self.copied_to))
-    }
+    /// The breakpoint behind the copies. If there is none, they end in a jump behind where the instructions stood.
+    pub breakpoint: Vec<u8>,
 }
 
 /// The result of a program in place of a function.

@@ -107,7 +107,7 @@ impl<'a> Template<'a> {
         let [spec] = specs else {
             return Err(refused(&format!("{} trampolines", specs.len()), VALID));
         };
-        if spec.kind.recorder().is_none() && !spec.kind.is_sled() {
+        if spec.kind.recorder().is_none() && !spec.kind.is_in_the_middle() {
             return Err(refused(&format!("{} neither records nor is a sled", spec.name), VALID));
         }
         let defined = assembly.globals.iter().find(|s| s.function && assembly.name(s) == spec.name);
@@ -220,7 +220,7 @@ fn fix_up(reloc: Reloc, assembly: &Assembly, spec: &Spec, target: &Target) -> Re
         Filled::Refill
     } else if name == RESUME && assembly.personality.is_some() {
         Filled::Resume
-    } else if spec.kind.is_sled() && name == spec.callee {
+    } else if spec.kind.is_in_the_middle() && name == spec.callee {
         Filled::Callee
     } else {
         return Err(Error::new(format!(

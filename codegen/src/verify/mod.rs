@@ -218,7 +218,7 @@ impl<'c> Checker<'c> {
             pc: match contract.kind {
                 kind if kind.jumped_to() => body.map_or(nothing, |s| Value::of(Root::Symbol(s))),
                 // Where its own call returns to.
-                kind if kind.is_sled() => Value::of(Root::Parent),
+                kind if kind.is_in_the_middle() => Value::of(Root::Parent),
                 _ => Value::of(Root::Pc),
             },
             op: op.map_or(nothing, |s| Value::of(Root::Content(s))),
@@ -263,7 +263,7 @@ impl<'c> Checker<'c> {
         } else if kind.attaches() {
             self.start.memory.store(self.site_sp, parent);
         }
-        if kind.is_callback() || kind.jumped_to() || kind.is_sled() {
+        if kind.is_callback() || kind.jumped_to() || kind.is_in_the_middle() {
             match self.abi.link {
                 Some(link) if self.contract.traced.as_ref().is_some_and(|traced| traced.signed) => {
                     self.start.set(link, Value::of(Root::Signed));

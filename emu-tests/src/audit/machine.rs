@@ -270,7 +270,7 @@ impl<'a> Machine<'a> {
             |segment: &&Segment| segment.access == link::Access::Write || subject.stubs.contains(&segment.address);
         let data: Vec<&Segment> = image.segments.iter().filter(changes).collect();
         let own = subject.start..subject.start + subject.size;
-        lent::attach(&mut *uc, subject.registers.machine.lent, image, own.clone())?;
+        lent::attach(&mut *uc, subject.registers.machine.lent, |at, size| image.bytes(at, size), own.clone())?;
         let call = subject.registers.machine.system_call.bytes;
         for at in own.filter(|at| !call.is_empty() && image.bytes(*at, call.len()) == Some(call)) {
             uc.on_instructions(at..=at, Box::new(|uc, pc, _| system_call(uc, pc)))?;

@@ -34,7 +34,7 @@ impl Known {
     /// Where a trampoline of this kind leaves, if its callee has stored so many words.
     pub(super) fn at_end(kind: Kind, stored: usize) -> Known {
         let called = matches!(kind, Kind::Closure | Kind::Callback);
-        Known { result: called || kind.is_sled(), registers: called, stored, symbols: false }
+        Known { result: called || kind.is_in_the_middle(), registers: called, stored, symbols: false }
     }
 
     /// Does a run have it then?

@@ -552,10 +552,10 @@ pub(crate) struct DisplacedIn {
     /// Bytes from the trampoline's first instruction to their copies: 0 if nothing is called before them.
     #[serde(default)]
     pub(crate) copies: u64,
-    /// Behind the copies is a breakpoint, with which the kernel goes on. Without this, they end in a jump behind where the
-    /// instructions stood.
+    /// The breakpoint behind the copies, with which the kernel goes on, in hexadecimal digits. Without this, they end in a jump behind
+    /// where the instructions stood.
     #[serde(default)]
-    pub(crate) breakpoint: bool,
+    pub(crate) breakpoint: String,
 }
 
 /// What is otherwise where a sled calls nothing.

@@ -12,8 +12,9 @@ use link::{ALTERNATIVES, Input, examine, mark, relocatable, with_alternatives};
 use serde::Deserialize;
 
 use crate::contract::config::Configuration;
-use crate::contract::file::{DisplacedIn, FileIn, Reader, TrampolineIn, WayIn};
+use crate::contract::file::{FileIn, Reader, TrampolineIn, WayIn};
 use crate::contract::slots::slots;
+use crate::contract::written::first_size;
 use crate::engine::emulator::Emulator;
 use crate::judge::cells::extent;
 use crate::judge::suite::{BY_THE_PROFILE, Deviation, Missing, Stretch, Suite};
@@ -94,7 +95,7 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
         let message = format!("is for {arch}; give --arch {arch}, or another contract");
         return Err(reader.at(file.arch.span().start, message));
     }
-    let foreign = &before_copies(foreign, &reader, &file)?;
+    let foreign = &before_copies(foreign, backend, &reader, &file)?;
     let convention = foreign.profile.convention(arch)?;
     if let Some(wanted) = file.profile.as_ref().filter(|wanted| wanted.get_ref() != convention.argument) {
         let (wanted, at) = (wanted.get_ref(), wanted.span().start);
@@ -155,25 +156,38 @@ pub fn suites(foreign: &Foreign, backends: &[&'static dyn Backend]) -> Result<Ve
 }
 
 /// Where a trampoline has copies of displaced instructions, its own code ends before them: they are code of a function.
-fn before_copies<'a>(foreign: &Foreign<'a>, reader: &Reader, file: &FileIn) -> Result<Foreign<'a>> {
+fn before_copies<'a>(
+    foreign: &Foreign<'a>,
+    backend: &dyn Backend,
+    reader: &Reader,
+    file: &FileIn,
+) -> Result<Foreign<'a>> {
     let displaced = file.trampoline.iter().find_map(|t| t.displaced.as_ref());
     let Some(displaced) = displaced else { return Ok(foreign.clone()) };
     let wrong = |what: String| Err(reader.at(displaced.span().start, what));
     let Some(dump) = &foreign.dump else {
-        return wrong("kind displaced is for a dump (--raw): addresses are its matter".to_owned());
+        return wrong("kind displaced is for a dump (--raw), which has addresses".to_owned());
     };
     let [(_, entry)] = entries(dump, reader, file)?[..] else {
         return wrong("kind displaced stands alone; valid: one trampoline, one --entry".to_owned());
     };
-    let DisplacedIn { copies, instructions, .. } = displaced.get_ref();
-    // What has no code of its own begins with them.
-    let own = if *copies == 0 { instructions.len() as u64 / 2 } else { *copies };
-    let end = Some(entry.saturating_add(own));
-    if dump.end.is_some() && dump.end != end {
-        return wrong(format!("--end; valid: none, or {:#x}, where the copies begin", entry.saturating_add(own)));
+    let code = foreign.objects.first().map_or(&[][..], |(_, code)| code);
+    let there = |at: u64| usize::try_from(at.wrapping_sub(dump.base)).ok().and_then(|from| code.get(from..));
+    let copies = displaced.get_ref().copies;
+    if entry.checked_add(copies).and_then(there).is_none_or(<[u8]>::is_empty) {
+        return wrong(format!("copies = {copies}; valid: the offset of an instruction that is in the dump"));
+    }
+    // What has no code of its own begins with them: the first one is looked at.
+    let first = there(entry).filter(|_| copies == 0).map(|code| first_size(backend, code, entry)).transpose()?;
+    let end = Some(entry.saturating_add(first.map_or(copies, |size| size as u64)));
+    if let Some(given) = dump.end.filter(|_| dump.end != end) {
+        return wrong(format!("--end {given:#x}; valid: none, as the code ends where the copies begin"));
     }
     Ok(Foreign { dump: Some(Dump { end, ..dump.clone() }), ..foreign.clone() })
 }
+
+/// Bytes that copies may have, with what follows them.
+const MOST_COPIES: usize = 512;
 
 /// The contract with the bytes of its copies.
 fn with_copies(mut contract: Contract, foreign: &Foreign) -> Contract {
@@ -183,7 +197,8 @@ fn with_copies(mut contract: Contract, foreign: &Foreign) -> Contract {
     {
         displaced.copied_to = entry.saturating_add(bytes);
         let from = usize::try_from(displaced.copied_to.wrapping_sub(dump.base)).unwrap_or(usize::MAX);
-        displaced.copies = code.get(from..).unwrap_or_default().to_vec();
+        let rest = code.get(from..).unwrap_or_default();
+        displaced.copies = rest.get(..MOST_COPIES).unwrap_or(rest).to_vec();
     }
     contract
 }

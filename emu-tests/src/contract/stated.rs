@@ -81,7 +81,7 @@ impl Reader<'_> {
         self.may_give(t, kind)?;
         let base = self.boundary(t, kind, (facts, machine), base)?;
         // A sled stands anywhere.
-        let anywhere = kind.is_sled().then_some(0);
+        let anywhere = kind.is_in_the_middle().then_some(0);
         let Some(site) = &t.site else { return Ok(Stated { through, clear_flags: anywhere, ..base }) };
         let here = site.span().start;
         let SiteIn { sp, clear_flags, pushed, holds, thread, red_zone } = site.get_ref();
@@ -229,7 +229,7 @@ impl Reader<'_> {
             (Some(at), _) | (_, Some(at)) if !kind.is_called() => {
                 Err(self.at(at, "gives and uncalled are for kinds that no site goes to"))
             }
-            (_, Some(at)) if !kind.is_sled() => Err(self.at(at, "uncalled is for kind sled only")),
+            (_, Some(at)) if kind != Kind::Sled => Err(self.at(at, "uncalled is for kind sled only")),
             (Some(at), _) if kind == Kind::Switch => {
                 Err(self.at(at, "gives: what a switch returns is up to the other context; see passes"))
             }
@@ -302,14 +302,14 @@ impl Reader<'_> {
     /// Where it goes on.
     fn next(&self, t: &TrampolineIn, kind: Kind) -> Result<Next> {
         match (&t.goes_to, &t.resume) {
-            (Some(goes_to), _) if !kind.is_sled() => {
+            (Some(goes_to), _) if kind != Kind::Sled => {
                 Err(self.at(goes_to.span().start, "goes-to is for kind sled only"))
             }
             (Some(goes_to), resume) if *goes_to.get_ref() == GoesToIn::Result => match resume {
                 Some(resume) => Err(self.at(resume.span().start, "resume is for what goes on at its site")),
                 None => Ok(Next::Result),
             },
-            (_, Some(resume)) if kind.is_sled() => Ok(Next::Behind((*resume.get_ref()).into())),
+            (_, Some(resume)) if kind.is_in_the_middle() => Ok(Next::Behind((*resume.get_ref()).into())),
             _ => Ok(Next::Behind(0)),
         }
     }
@@ -326,14 +326,17 @@ impl Reader<'_> {
             return Err(self.at(goes_to.span().start, "goes-to is not for kind displaced: it goes on at its copies"));
         }
         let at = address_of(at).ok_or_else(|| wrong(format!("at = {at:?}; valid: an address as \"0x...\"")))?;
-        let byte = |n: usize| instructions.get(n..n + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..instructions.len()).step_by(2).map(byte).collect();
-        let instructions = bytes.filter(|bytes| (1..=MOST_DISPLACED).contains(&bytes.len())).ok_or_else(|| {
-            wrong(format!(
-                "instructions = {instructions:?}; valid: 1 to {MOST_DISPLACED} bytes, two hexadecimal digits each"
-            ))
-        })?;
-        Ok(Some(Displaced { at, instructions, copies: Vec::new(), copied_to: 0, breakpoint: *breakpoint }))
+        let bytes = |key: &str, text: &str, least: usize| {
+            let byte = |n: usize| text.get(n..n + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+            let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+            bytes.filter(|bytes| (least..=MOST_DISPLACED).contains(&bytes.len())).ok_or_else(|| {
+                let valid = format!("{least} to {MOST_DISPLACED} bytes, two hexadecimal digits each");
+                wrong(format!("{key} = {text:?}; valid: {valid}"))
+            })
+        };
+        let instructions = bytes("instructions", instructions, 1)?;
+        let breakpoint = bytes("breakpoint", breakpoint, 0)?;
+        Ok(Some(Displaced { at, instructions, copies: Vec::new(), copied_to: 0, breakpoint }))
     }
 
     /// Bytes that the site has pushed.

@@ -138,7 +138,7 @@ impl File {
         let vectors = machine.vectors.iter().enumerate().filter(|(i, _)| contract.vectors_kept >> i & 1 == 1);
         keeps.extend(vectors.map(|(_, vector)| quoted(vector.name)));
         self.list("keeps", &keeps);
-        if contract.kind.is_sled() && !machine.clear_flags.is_empty() {
+        if contract.kind.is_in_the_middle() && !machine.clear_flags.is_empty() {
             let flags: Vec<String> = machine.clear_flags.iter().map(|(name, _)| quoted(name)).collect();
             self.key("site", &format!("{{ clear-flags = {} }}", listed(&flags)));
         }

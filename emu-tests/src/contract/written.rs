@@ -195,6 +195,11 @@ pub fn first_size(backend: &dyn Backend, code: &[u8], at: u64) -> Result<usize> 
     first.map(|line| line.size.into()).ok_or_else(|| Error::new(format!("no instruction at {at:#x}")))
 }
 
+/// Where the first instruction of some code goes, if it is a branch that says so.
+pub fn first_target(backend: &dyn Backend, code: &[u8], at: u64) -> Option<u64> {
+    followed(backend, (code, at), vec![at], &|_, _| false).ok()?.get(&at)?.target
+}
+
 fn pushes(line: &Decoded) -> bool {
     line.branch.is_some_and(|branch| branch.pushes)
 }

@@ -4,7 +4,6 @@
 use codegen::arch::machine::{Lent, LentCpu, LentTo};
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use link::Image;
 
 use crate::engine::interface::{Access, Cpu};
 use crate::engine::registers::Registers;
@@ -24,18 +23,18 @@ pub(crate) trait Lends: Sized + 'static {
 /// The longest that an instruction can be.
 const LONGEST: usize = 15;
 
-/// Look for them at `instructions`, and let each be run by us.
+/// Look for them at `instructions`, and let each be run by us. `bytes` are so many bytes of code at an address, if there are as many.
 ///
 /// # Errors
 /// The engine takes no hook.
-pub(crate) fn attach<D: Lends>(
+pub(crate) fn attach<'c, D: Lends>(
     uc: &mut Cpu<'_, D>,
     lent: Lent,
-    image: &Image,
+    bytes: impl Fn(u64, usize) -> Option<&'c [u8]>,
     instructions: impl IntoIterator<Item = u64>,
 ) -> Result<()> {
     for at in instructions {
-        let code = (1..=LONGEST).rev().find_map(|size| image.bytes(at, size)).unwrap_or_default();
+        let code = (1..=LONGEST).rev().find_map(|size| bytes(at, size)).unwrap_or_default();
         if let Some(size) = skipped(lent, uc.has_all_instructions(), code) {
             uc.on_instructions(at..=at, Box::new(move |uc, pc, _| uc.go(pc.wrapping_add(size as u64))))?;
         }

@@ -184,7 +184,8 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     if let Some(case) = example.as_ref().filter(|_| rig.away.is_none()) {
         judge_by_reading(&rig, case, filter, &mut tally)?;
     }
-    if let Some(case) = example.as_ref().filter(|_| filter.judges(Clause::P16) && rig.away.is_none()) {
+    let first = fixtures(rig.suite, filter).next().is_some_and(|first| std::ptr::eq(first, rig.fixture));
+    if let Some(case) = example.as_ref().filter(|_| first && filter.judges(Clause::P16) && rig.away.is_none()) {
         judge_copies(&rig, case, &mut tally)?;
     }
     if let Some(case) = example.filter(|_| filter.judges(Clause::Coverage)) {

@@ -124,6 +124,14 @@ fn returned_to<'i>(suite: &Suite, image: &'i Image) -> impl Iterator<Item = u64>
     code.flat_map(|s| s.address..s.address + s.bytes.len() as u64)
 }
 
+/// Where copies of displaced instructions begin, with the contracts of their trampolines, which have these ranges.
+fn copies<'a>(suite: &'a Suite, ranges: &'a [(u64, u64)]) -> impl Iterator<Item = (u64, &'a Contract)> {
+    suite.contracts.iter().zip(ranges).filter_map(|(contract, (start, _))| match contract.stated.next {
+        Next::Copies(bytes) => Some((start.wrapping_add(bytes), contract)),
+        Next::Behind(_) | Next::Result => None,
+    })
+}
+
 /// The symbols that contracts name: of words that they state, and as values.
 fn named_words(suite: &Suite, image: &Image) -> Result<Vec<(String, u64)>> {
     let of = |contract: &Contract| {
@@ -258,7 +266,11 @@ impl<'s> Rig<'s> {
         map_memory(&mut *uc, suite, registers.machine.ret)?;
         trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
-        lent::attach(&mut *uc, registers.machine.lent, &image, marks.instructions.iter().copied())?;
+        let bytes = |at, size| image.bytes(at, size);
+        // Runs end before copies of displaced instructions.
+        let is_copy = |at: &u64| copies(suite, &marks.ranges).any(|(copy, _)| copy == *at);
+        let own = marks.instructions.iter().copied().filter(|at| !is_copy(at));
+        lent::attach(&mut *uc, registers.machine.lent, bytes, own)?;
         (0..registers.machine.vectors.len()).for_each(|i| registers.set_vector(&mut *uc, i, &rng.vector()));
         registers.set_control(&mut *uc)?;
         let fresh = uc.save()?;
@@ -714,10 +726,8 @@ impl<'s> Rig<'s> {
         if let Some(s) = self.image.symbols.iter().chain(&self.traced().symbols).find(inside) {
             return format!("{}+{:#x}", s.name, pc.wrapping_sub(s.address));
         }
-        let contracts = self.suite.contracts.iter().zip(&self.ranges);
-        let copies = |(contract, (start, _)): &(&Contract, &(u64, u64))| matches!(contract.stated.next, Next::Copies(bytes) if start.wrapping_add(bytes) == pc);
-        match contracts.into_iter().find(copies) {
-            Some((contract, _)) => format!("the copies of {}", contract.name),
+        match copies(self.suite, &self.ranges).find(|(at, _)| *at == pc) {
+            Some((_, contract)) => format!("the copies of {}", contract.name),
             None => format!("{pc:#x}"),
         }
     }

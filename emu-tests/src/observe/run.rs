@@ -229,7 +229,7 @@ impl Subject<'_> {
         let mut uc = load(self.backend, std::iter::once(self.image), watch)?;
         hooks(&mut *uc)?;
         let own = self.code.lines.iter().map(|line| line.at);
-        lent::attach(&mut *uc, self.registers.machine.lent, self.image, own)?;
+        lent::attach(&mut *uc, self.registers.machine.lent, |at, size| self.image.bytes(at, size), own)?;
         self.fill(&mut *uc, sp, changes)?;
         let before = self.registers.snapshot(&*uc);
         uc.data_mut().gpr = before.gpr;

@@ -91,8 +91,10 @@ places! {
     Copies { name: &'static str } => "copies:{name}",
         "{name} behind the copies, against what the displaced instructions leave in it";
     CopiesMemory => "copies:memory", "byte of memory behind the copies, against what the displaced instructions leave there";
+    CopiesRead => "copies:read", "page that either the copies read, or the displaced instructions, and not both";
+    CopiesLeft => "copies:left", "the copies go on somewhere, as the displaced instructions do";
     CopiesEnd => "copies:end", "where the copies go on, against where the displaced instructions do";
-    CopiesRan => "copies:ran", "the displaced instructions run where they stood, in some state";
+    CopiesRan => "copies:ran", "states in which the displaced instructions run where they stood";
 
     // What is called, how often, and with what.
     Calls => "calls", "calls of what it calls";

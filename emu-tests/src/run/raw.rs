@@ -70,7 +70,10 @@ pub(crate) fn wrap(
     let inside = |at: u64| (base..end).contains(&at);
     let last = dump.end.unwrap_or(end);
     if !inside(last.wrapping_sub(1)) {
-        return Err(Error::new(format!("--end {last:#x} is not in the dump; valid: {:#x} to {end:#x}", base + 1)));
+        return Err(Error::new(format!(
+            "--end {last:#x} is not in the dump; valid: {:#x} to {end:#x}",
+            base.saturating_add(1)
+        )));
     }
     if let Some((_, entry)) = entries.iter().find(|(_, entry)| !(base..last).contains(entry)) {
         let valid = format!("{base:#x} to {:#x}", last.saturating_sub(1));

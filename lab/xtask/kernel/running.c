@@ -427,16 +427,19 @@ static void print_links(void)
 // address comes fourth (kernel include/linux/kprobes.h, struct kprobe).
 static void print_probes(int kcore, unsigned long long table)
 {
-	enum { LISTS = 64, ADDRESS = 5 };
+	enum { LISTS = 64, ADDRESS = 5, MOST = 256 };
+	int left = MOST;
 	unsigned long long heads[LISTS], words[ADDRESS + 1];
 
 	if (read_kcore(kcore, table) < (long)sizeof(heads))
 		return;
 	memcpy(heads, bytes, sizeof(heads));
 	for (int i = 0; i < LISTS; i++)
-		for (unsigned long long at = heads[i]; at; at = words[0]) {
-			print_memory(kcore, at);
+		for (unsigned long long at = heads[i]; at && left--; at = words[0]) {
+			if (read_kcore(kcore, at) < (long)sizeof(words))
+				return;
 			memcpy(words, bytes, sizeof(words));
+			print_memory(kcore, at);
 			print_memory(kcore, words[ADDRESS]);
 		}
 }

@@ -128,9 +128,9 @@ impl Lists<'_> {
             probes(|line| line.contains("[OPTIMIZED]")).collect(),
         );
         let told = |word: &str| found.iter().filter_map(|one| one.name.strip_prefix(word)).collect::<BTreeSet<&str>>();
-        // Some instructions the kernel does itself, without a copy.
+        // Some instructions the kernel does itself, without a copy: up to a third of them.
         let strange: Vec<&str> = told("kprobe:").difference(&elsewhere).copied().collect();
-        if !strange.is_empty() || told("kprobe:").is_empty() != elsewhere.is_empty() {
+        if !strange.is_empty() || 3 * told("kprobe:").len() < 2 * elsewhere.len() {
             wrong.push(format!("the kernel has kprobes at {elsewhere:?}, the report has {:?}", told("kprobe:")));
         }
         if told("optprobe:") != optimized {

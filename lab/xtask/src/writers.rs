@@ -233,8 +233,10 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
     }
     tally.cpu = spent().zip(start).map_or(0, |(now, start)| now - start);
     for (name, model) in Model::compared(harness.can()) {
-        let written = harness.write(std::slice::from_ref(&model))?.pop().and_then(Result::ok);
-        let written = written.ok_or_else(|| Failure::new(name, "was not written", "see what the writer refuses"))?;
+        let written = harness.write(std::slice::from_ref(&model))?.pop().unwrap_or(Err(0));
+        let refused =
+            |errno| Failure::new(name, format!("was refused, with error {errno}"), "see why the writer does that");
+        let written = written.map_err(refused)?;
         let contract = placed.contract(&model, &written)?;
         tally.costs.push((name, judge.cost(&(model, written, contract))?));
     }

@@ -354,7 +354,7 @@ pub fn trampolines_affected_by(target: &Target, fixed: impl Fn(&str) -> bool) ->
     let led_to = |kind: Kind| kind.traits().chosen || kind.is_callback() || kind.returned_to();
     // Trampolines without an instruction that an option changes are there only for the entry trampolines.
     let does = |kind: Kind| kind.traits().calls != Calls::Nothing || kind.recorder().is_some();
-    let changed = |kind: Kind| (kind.attaches() || kind.is_sled()) && does(kind) && changes_code_of(kind);
+    let changed = |kind: Kind| (kind.attaches() || kind.is_in_the_middle()) && does(kind) && changes_code_of(kind);
     let goes_there = |kind: Kind| callbacks && kind.calls_back();
     let wanted = |kind: Kind| changed(kind) || goes_there(kind) || (entries && led_to(kind) && any_function(kind));
     Ok(all.iter().filter(|(_, kind)| wanted(*kind)).cloned().collect())

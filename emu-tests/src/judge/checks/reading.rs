@@ -43,7 +43,7 @@ fn judge_wide(rig: &Rig, case: &Arc<Case>, tally: &mut Tally) -> Result<()> {
         tally.wide[trampoline] = Some(format!("{} at +{:#x}", changes.text, changes.at.wrapping_sub(start)));
         let contract = &rig.suite.contracts[trampoline];
         let lost = !decoded[..=first].iter().any(is(wide.stores));
-        if lost && (contract.leaves_vectors() || contract.kind.is_sled()) {
+        if lost && (contract.leaves_vectors() || contract.kind.is_in_the_middle()) {
             let at = At { clause: Clause::Wide, trampoline, pc: changes.at };
             // Not counted: what is counted was executed.
             tally.findings.push((Finding::new(at, Place::WideLost, 0, 1), case.clone()));
