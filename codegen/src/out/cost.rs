@@ -265,6 +265,9 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
     Ok(total)
 }
 
+/// The way on which no program is called.
+const REFUSED: &str = "refused";
+
 /// Labels lie behind the branches to them, but for where a record is written, and where an entry of the shadow stack is looked at:
 /// no walk goes back there twice. So every walk ends.
 fn walk(
@@ -293,8 +296,14 @@ fn walk(
         match effects.flow {
             Flow::Next | Flow::Call if !listing.lines.get(at).is_none_or(resumed) => {}
             Flow::Jump(local) => at = listing.label(local, spec)?,
-            // A program that is not called costs less.
+            // Of programs that functions around them may refuse, all are called, or none is. Then none has a result.
+            Flow::Branch(local @ Local::Refused(_)) if path.path == REFUSED => at = listing.label(local, spec)?,
+            Flow::Branch(local @ Local::Refused(0)) => {
+                let taken = PathCost { path: REFUSED, ..path.clone() };
+                walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
+            }
             Flow::Branch(Local::Refused(_)) => {}
+            Flow::Branch(Local::Path(_)) if path.path == REFUSED => {}
             Flow::Branch(local) => {
                 // One entry that is passed over tells what each takes.
                 let name = if local == Local::Find { path.path } else { local.suffix() };
