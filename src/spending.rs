@@ -1,6 +1,6 @@
 //! What trampolines spend while they run, ours and the kernel's own.
 
-use codegen::ask::spec::{Kind, Program};
+use codegen::ask::spec::{Kind, Program, Spec};
 use codegen::backend::Backend;
 use codegen::profile::Profile;
 use codegen::profile::target::Target;
@@ -59,10 +59,10 @@ pub fn ours(kind: Kind, programs: &[Program], target: &Target) -> Result<Vec<Way
     let all = suite::trampolines(target)?;
     let known = all.iter().find(|(_, known)| *known == kind).filter(|_| programs.is_empty());
     let name = known.map_or("asked_for", |(name, _)| name.as_str());
-    let programs = suite::stand_ins(programs);
+    let (programs, brackets) = (suite::stand_ins(programs), suite::stand_in_brackets(kind, programs.len()));
     let mut specs = suite::specs(&all);
     if known.is_none() {
-        specs.push(suite::spec(name, kind, &programs));
+        specs.push(Spec { brackets: &brackets, ..suite::spec(name, kind, &programs) });
     }
     let suite = suite::suite_of_specs(backend(target.facts.name)?, target, &specs)?;
     Ok(ways(emu_tests::spent(&suite, name)?.1))

@@ -12,6 +12,7 @@ use codegen::backend::Backend;
 use codegen::contract::Contract;
 use codegen::profile::Convention;
 use codegen::profile::target::Target;
+use codegen::words::abi::RegSet;
 use common::Bench;
 use common::expected::{contract, expected, my_tramp};
 use emu_tests::{Clause, Configuration, Filter, Foreign, Report, Suite, Verdict};
@@ -45,13 +46,17 @@ fn asked(c: &Contract) -> String {
     written.retain(|content| attaches_and_rewrites && (content.starts_with("Re") || !content.contains("Vector")));
     // Where the function is not called, nobody asks for its result.
     let result = |programs: Programs| if programs.call_orig { programs.result } else { Live::default() };
-    let kind = c.kind.programs().map_or(c.kind, |p| Kind::Programs(Programs { result: result(p), ..p }));
+    // Of the trampoline's own registers, a file states those that the function finds.
+    let own = RegSet::EMPTY;
+    let kind = c.kind.programs().map_or(c.kind, |p| Kind::Programs(Programs { result: result(p), own, ..p }));
+    let s = &c.stated;
+    let around = (&s.around_programs, &s.around_function, s.own, s.ip_is_start);
     let records: Vec<_> = c.frame.records.iter().map(|r| r.ret).collect();
     let traced = c.traced.as_ref().map(|t| (&t.function, t.resume, c.kind.around().map(|_| &t.exit)));
     format!(
         "{} {:?}\ncalls {:?} {traced:?} {:?}\n{} of {} bytes\n{told:?}\nwritten {written:?}\n{records:?}\nkept {:?}\n\
          clobbered {:?}\nflags {} direct {} {} {:?} early {} align {} pad {} {} type {:?} returns {:?} \
-         unpaired {} mispredicted {} marks {}",
+         unpaired {} mispredicted {} marks {} around {around:?}",
         c.name,
         kind,
         // The profile's callback is called through its slot, or by its name.

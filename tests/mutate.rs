@@ -418,7 +418,7 @@ fn saved_runs_are_read_again() {
 #[test]
 fn faults_of_unwinding_that_were_are_noticed() {
     type Edits<'e> = &'e [(&'e str, &'e str)];
-    let programs = ["programs", "--sig", "int f(int)", "--fentry", "before"];
+    let programs = ["programs", "--own-form", "--sig", "int f(int)", "--fentry", "before"];
     let apart = [("RECORD_PARENT", "RECORD_X"), ("RECORD_PC", "RECORD_PARENT"), ("RECORD_X", "RECORD_PC")];
     let column = [
         ("_column 17", "_column 32"),

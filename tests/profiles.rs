@@ -417,7 +417,7 @@ fn linux_7_2_is_7_3_but_for_two_things() {
         for choices in newer.combinations(|_| true) {
             let [newer, older] = [newer, older].map(|convention| backend.target(convention, choices).unwrap());
             let (mut newer_made, older_made) = (made(*backend, &newer), made(*backend, &older));
-            newer_made.retain(|name, _| older_made.contains_key(name) || !name.starts_with("programs_tail_call"));
+            newer_made.retain(|name, _| older_made.contains_key(name) || !name.contains("tail_call"));
             if newer_made == older_made { same += 1 } else { other.push(format!("{arch} {}", newer.describe())) }
         }
     }

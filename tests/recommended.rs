@@ -115,6 +115,8 @@ fn programs(from: &Wanted, flags: &[&str]) -> Wanted {
         handler: handler.clone(),
         fentry: vec!["on_entry".to_owned()],
         flags: flags.iter().map(|f| (*f).to_owned()).collect(),
+        // The object has no functions around them.
+        own_form: true,
         name: Some("tramp".to_owned()),
         ..Asked::default()
     };

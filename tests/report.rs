@@ -208,6 +208,10 @@ fn a_failure_in_generated_text_is_on_its_line() {
             let words = parts.flat_map(|(i, p)| if i % 2 == 1 { vec![p] } else { p.split_whitespace().collect() });
             let words: Vec<&str> = words.skip(1).collect();
             assert!(command.contains(&format!("--set {}={}", set.0, set.1)), "{command}");
+            // Where SP is aligned to 8 bytes, `gen` refuses functions with floating point.
+            if command.contains("double") && target.stack_align < 16 {
+                continue;
+            }
             assert_eq!(b.ok(&words), artifact["contents"]["text"].as_str().unwrap(), "{command}");
         }
         for location in run["results"].as_array().unwrap().iter().map(|r| &r["locations"][0]) {

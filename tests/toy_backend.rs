@@ -141,6 +141,7 @@ static MACHINE: Machine = Machine {
     exclusive: (&[], &[]),
     trap: &[],
     short_trap: &[],
+    step_trap: &[],
     ret: &[],
     system_call: SystemCall { bytes: &[], lost: RegSet::EMPTY },
     return_thunk: "",

@@ -26,10 +26,6 @@ pub enum Faulty {
         src: Reg,
         at: Disp,
     },
-    Cbz {
-        reg: Reg,
-        to: Local,
-    },
     AddRegs {
         dst: Reg,
         src: Reg,
@@ -62,9 +58,6 @@ codegen::rows! { Faulty, w names out target;
     StrW { src, at } => if src == XZR { write!(w, "str\twzr, [sp, #{}]", names.disp(at)) } else { write!(w, "str\tw{}, [sp, #{}]", src.0, names.disp(at)) },
         { let (r, d) = (x_or_zero(src)?, scaled(at.value, 4, 16380)?); dynasm!(out ; .arch aarch64 ; str W(r), [sp, d]) },
         Effects::store(src, at.value).and(Action::StoreHalf);
-    Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
-        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
     AddRegs { dst, src, add } => write!(w, "add\t{}, {}, {}", name(dst), name(src), name(add)),
         { let (d, a, b) = (x(dst)?, x(src)?, x(add)?); dynasm!(out ; .arch aarch64 ; add X(d), X(a), X(b)) },
         Effects::action(Action::AddRegs { dst, src, add });

@@ -114,18 +114,18 @@ pub enum Insn {
         dst: Reg,
         imm: u16,
     },
-    /// Bits 16 to 31.
-    MovkHigh {
+    /// 16 bits from `shift` on, which is 16, 32 or 48.
+    Movk {
         dst: Reg,
         imm: u16,
-    },
-    /// Bits 48 to 63.
-    MovkTop {
-        dst: Reg,
-        imm: u16,
+        shift: u8,
     },
     Nop,
     Cbnz {
+        reg: Reg,
+        to: Local,
+    },
+    Cbz {
         reg: Reg,
         to: Local,
     },
@@ -279,15 +279,17 @@ codegen::rows! { Insn, w names out target;
         Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base, of: Part::Symbol(sym) }) };
     Movz { dst, imm } => write!(w, "movz\t{}, #{imm}", name(dst)),
         { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::action(Action::Set { dst, number: i32::from(imm) });
-    MovkHigh { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #16", name(dst)),
-        { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 16) }, Effects::action(Action::SetHigh { dst, bits: imm });
-    MovkTop { dst, imm } => write!(w, "movk\t{}, #{imm}, lsl #48", name(dst)),
-        { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl 48) }, Effects::action(Action::SetTop { dst, bits: imm });
+    Movk { dst, imm, shift } => write!(w, "movk\t{}, #{imm}, lsl #{shift}", name(dst)),
+        { let (d, i, s) = (x(dst)?, u32::from(imm), ranged(shift.into(), 16, 48)? as u32); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl s) },
+        Effects::action(Action::SetBits { dst, bits: imm, from: shift });
     Nop => w.write_str("nop"),
         { dynasm!(out ; .arch aarch64 ; nop) }, Effects::PLAIN;
     Cbnz { reg, to } => write!(w, "cbnz\t{}, {}", name(reg), names.local(to)),
         { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbnz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: false });
+    Cbz { reg, to } => write!(w, "cbz\t{}, {}", name(reg), names.local(to)),
+        { let r = x(reg)?; dynasm!(out ; .arch aarch64 ; cbz X(r), 0); out.fixup(4, reloc::CONDBR19, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
     Bl { sym } => write!(w, "bl\t{}", names.sym(sym)),
         { dynasm!(out ; .arch aarch64 ; bl 0); out.fixup(4, reloc::CALL26, Ref::Symbol(sym), 0) }, Effects::flow(Flow::Call).and(Action::CallSymbol { sym });
     Blr { reg } => write!(w, "blr\t{}", name(reg)),

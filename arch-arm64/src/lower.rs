@@ -9,7 +9,7 @@ use codegen::listing::Lowering;
 use codegen::listing::isa::Lower;
 use codegen::words::abi::Reg;
 use codegen::words::error::Result;
-use codegen::words::step::{Callee, Disp, ExitPath, Local, Name, Step, Value};
+use codegen::words::step::{Callee, Disp, ExitPath, Local, Name, Step, Sym, Value};
 
 use crate::Arm64;
 use crate::abi::{ABI, DIRECT};
@@ -40,7 +40,7 @@ impl Lower for Arm64 {
             return Ok(());
         }
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) | Step::Refused(_) => {}
             // Every register has its slot.
             Step::SaveState | Step::RestoreState => {}
             Step::Record(step) => record::lower(step, cx)?,
@@ -102,6 +102,8 @@ impl Lower for Arm64 {
             Step::Meta(word) => meta(word, cx)?,
             Step::Detach => cx.noted(Insn::Nop, "a branch past the program when it is detached"),
             Step::Cookie(cookie) => constant(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
+            Step::KeepStart | Step::BranchIfRefused(_) => around_program(step, cx)?,
+            Step::LoadDecision | Step::RestoreOwn => around_program(step, cx)?,
             Step::BranchIfResult => cx.insn(Insn::Cbnz { reg: X0, to: Local::Path(ExitPath::Skipped) }),
             Step::Gap => cx.noted(Insn::Nop, "a branch to the epilogue when this is retired"),
             Step::LoadDirect => load(Content::Direct, DIRECT, "direct trampoline, 0 = none", cx),
@@ -112,6 +114,18 @@ impl Lower for Arm64 {
         }
         Ok(())
     }
+}
+
+/// Lower a step around the functions that are called around programs.
+fn around_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
+    match step {
+        Step::KeepStart => cx.noted(Insn::Mov { dst: cx.start()?, src: X0 }, "start"),
+        Step::BranchIfRefused(n) => cx.insn(Insn::Cbz { reg: X0, to: Local::Refused(n) }),
+        Step::LoadDecision => cx.insn(Insn::Ldr { dst: X0, at: cx.slot(Content::Result(X0))? }),
+        Step::RestoreOwn => pairs(own, cx, |a, b, at| Insn::Ldp { a, b, at }, |dst, at| Insn::Ldr { dst, at }),
+        _ => return Err(cx.unsupported(step)),
+    }
+    Ok(())
 }
 
 /// Landing pads, and signatures of return addresses.
@@ -141,10 +155,7 @@ fn harden(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 /// The word that describes the function to its programs.
 fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
     let at = cx.count()?;
-    number(TEMP, word as i32, cx);
-    if word < 0 {
-        cx.insn(Insn::MovkTop { dst: TEMP, imm: (word >> 48) as u16 });
-    }
+    number(TEMP, word, cx);
     cx.insn(Insn::Str { src: TEMP, at });
     Ok(())
 }
@@ -184,10 +195,15 @@ fn shows_parent(cx: &Lowering<Insn>) -> bool {
 fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let (dst, sym) = (pc(cx), cx.body());
-        cx.insn(Insn::Adrp { dst, sym });
-        cx.noted(Insn::AddLo12 { dst, base: dst, sym }, "pc");
+        address(dst, sym, "pc", cx);
         cx.pc_loaded = true;
     }
+}
+
+/// Have a symbol's address at hand.
+fn address(dst: Reg, sym: Sym, note: &'static str, cx: &mut Lowering<Insn>) {
+    cx.insn(Insn::Adrp { dst, sym });
+    cx.noted(Insn::AddLo12 { dst, base: dst, sym }, note);
 }
 
 fn result(field: &codegen::ask::frame::Field) -> Option<Reg> {
@@ -207,6 +223,11 @@ fn record(n: usize, cx: &mut Lowering<Insn>) {
     cx.insn(Insn::AddSp { dst: X29, imm: cx.record(n, 0) });
 }
 
+/// The register in a slot that the trampoline uses for itself.
+fn own(field: &codegen::ask::frame::Field) -> Option<Reg> {
+    if let Content::Own(reg) = field.content { Some(reg) } else { None }
+}
+
 /// The vector register in a slot.
 fn vector(field: &codegen::ask::frame::Field) -> Option<u8> {
     if let Content::Vector(v) = field.content { Some(v) } else { None }
@@ -216,8 +237,8 @@ fn vector_result(field: &codegen::ask::frame::Field) -> Option<u8> {
     if let Content::VectorResult(v) = field.content { Some(v) } else { None }
 }
 
-/// Store a constant of 31 bits.
-fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
+/// Store a constant.
+fn constant(value: i64, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
     let mut src = XZR;
     if value != 0 {
         src = TEMP;
@@ -226,11 +247,14 @@ fn constant(value: i32, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
     cx.noted(Insn::Str { src, at }, note);
 }
 
-/// Have a constant of 31 bits at hand.
-fn number(dst: Reg, value: i32, cx: &mut Lowering<Insn>) {
+/// Have a constant at hand.
+fn number(dst: Reg, value: i64, cx: &mut Lowering<Insn>) {
     cx.insn(Insn::Movz { dst, imm: value as u16 });
-    if value >> 16 != 0 {
-        cx.insn(Insn::MovkHigh { dst, imm: (value >> 16) as u16 });
+    for shift in [16, 32, 48] {
+        let imm = (value >> shift) as u16;
+        if imm != 0 {
+            cx.insn(Insn::Movk { dst, imm, shift });
+        }
     }
 }
 
@@ -273,7 +297,7 @@ fn save(cx: &mut Lowering<Insn>) {
             return None;
         }
         match field.content {
-            Content::Reg(reg) => Some(reg),
+            Content::Reg(reg) | Content::Own(reg) => Some(reg),
             Content::Pc => Some(pc),
             Content::ParentIp => Some(parent),
             Content::SiteSp | Content::ExitSp => temp_is_free.then_some(TEMP),
@@ -303,9 +327,10 @@ fn save(cx: &mut Lowering<Insn>) {
             }
             Content::Ip => {
                 cx.insn(Insn::Sub { dst: TEMP, src: pc, imm: ip_offset(cx) });
-                cx.noted(Insn::Str { src: TEMP, at }, "ip: the site's BL");
+                let note = if cx.spec.brackets.is_empty() { "ip: the site's BL" } else { "ip: the function" };
+                cx.noted(Insn::Str { src: TEMP, at }, note);
             }
-            Content::Const(n) => constant(n, at, "", cx),
+            Content::Const(n) => constant(n.into(), at, "", cx),
             _ => {}
         }
     }
@@ -335,9 +360,14 @@ fn pairs<R: Copy>(
     }
 }
 
-/// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
+/// pc minus ip: a few bytes ([`Lowering::ip_offset`] bounds it).
 fn ip_offset(cx: &Lowering<Insn>) -> u32 {
-    cx.target.convention.site.ip_offset as u32
+    cx.ip_offset() as u32
+}
+
+/// The register that keeps what the functions around a program are given, from the first to the second.
+fn kept_argument(n: u8, cx: &Lowering<Insn>) -> Option<Reg> {
+    cx.own().next().map(|(reg, _)| reg).filter(|_| usize::from(n) < cx.spec.programs.len())
 }
 
 fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
@@ -361,6 +391,14 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
         Value::Argument(i) => cx.insn(Insn::Mov { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}
+        Value::Bracket(n) => {
+            let kept = kept_argument(n, cx);
+            let sym = cx.bracketed(n);
+            address(kept.unwrap_or(dst), sym, "", cx);
+            kept.into_iter().for_each(|src| cx.insn(Insn::Mov { dst, src }));
+        }
+        Value::BracketAgain(n) => kept_argument(n, cx).into_iter().for_each(|src| cx.insn(Insn::Mov { dst, src })),
+        Value::Start => cx.noted(Insn::Mov { dst, src: cx.start()? }, "start"),
     }
     Ok(())
 }

@@ -39,6 +39,7 @@ impl Mutable for Arm64 {
             Insn::Adrp { dst, sym } => Insn::Adrp { dst: r(dst), sym },
             Insn::LdrLo12 { dst, base, sym } => Insn::LdrLo12 { dst: r(dst), base: r(base), sym },
             Insn::Cbnz { reg, to } => Insn::Cbnz { reg: r(reg), to },
+            Insn::Cbz { reg, to } => Insn::Cbz { reg: r(reg), to },
             Insn::Blr { reg } => Insn::Blr { reg: r(reg) },
             Insn::Br { reg } => Insn::Br { reg: r(reg) },
             Insn::Ret { reg } => Insn::Ret { reg: r(reg) },
@@ -134,8 +135,8 @@ impl Mutable for Arm64 {
             Insn::Movz { dst, imm } => {
                 out.off_by(Operator::WrongConst, 1, |by| Insn::Movz { dst, imm: imm.wrapping_add(by as u16) });
             }
-            Insn::MovkTop { dst, imm } => {
-                out.off_by(Operator::WrongConst, 1, |by| Insn::MovkTop { dst, imm: imm.wrapping_add(by as u16) });
+            Insn::Movk { dst, imm, shift: shift @ 32.. } => {
+                out.off_by(Operator::WrongConst, 1, |by| Insn::Movk { dst, imm: imm.wrapping_add(by as u16), shift });
             }
             Insn::Mov { dst: X30, .. } => out.drop(Operator::DropLrFix),
             Insn::Mov { dst, .. } if ABI.args.contains(&dst) => out.drop(Operator::DropArg),
@@ -166,7 +167,8 @@ impl Mutable for Arm64 {
             Insn::AddTlsLow { dst, src, sym } => {
                 out.put(Operator::StalePcrel, Operand::None, Insn::AddTlsLow { dst, src, sym: sym.other() });
             }
-            Insn::Cbnz { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Cbz { reg, to }),
+            Insn::Cbnz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbz { reg, to }),
+            Insn::Cbz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Cbnz { reg, to }),
             Insn::Bl { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Bl { sym: sym.other() }),
             Insn::Blr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Br { reg }),
             Insn::Br { reg } => out.put(Operator::JalrRa, Operand::None, Insn::Blr { reg }),

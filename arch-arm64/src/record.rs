@@ -106,7 +106,7 @@ pub(crate) fn lower(step: RecordStep, cx: &mut Lowering<Insn>) -> Result<()> {
             // In two instructions, whatever the number is: those of all functions are alike.
             let what = recorder.what(event);
             cx.insn(Insn::Movz { dst: value, imm: what as u16 });
-            cx.insn(Insn::MovkHigh { dst: value, imm: (what >> 16) as u16 });
+            cx.insn(Insn::Movk { dst: value, imm: (what >> 16) as u16, shift: 16 });
             let at = Disp::number(recorder.begins(event) + Recorder::WHAT);
             cx.noted(Insn::StrReg { src: value, base: slot, at }, "what happened");
         }

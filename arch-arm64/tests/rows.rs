@@ -97,6 +97,10 @@ fn bit(rng: &mut Rng) -> Disp {
     off(rng.number(0, 63, 1))
 }
 
+fn upper(rng: &mut Rng) -> u8 {
+    rng.number(16, 48, 16) as u8
+}
+
 fn bits(rng: &mut Rng) -> u16 {
     rng.next() as u16
 }
@@ -128,10 +132,10 @@ every_row! {
     Adrp { dst: x, sym: Rng::sym };
     LdrLo12 { dst: x, base: x, sym: Rng::sym };
     Movz { dst: x, imm: bits };
-    MovkHigh { dst: x, imm: bits };
-    MovkTop { dst: x, imm: bits };
+    Movk { dst: x, imm: bits, shift: upper };
     Nop;
     Cbnz { reg: x, to: Rng::local };
+    Cbz { reg: x, to: Rng::local };
     Bl { sym: Rng::sym };
     Blr { reg: x };
     Br { reg: x };
@@ -161,7 +165,6 @@ every_row! {
     Autibsp;
     BGe { to: Rng::local };
     StrW { src: stored, at: half };
-    Cbz { reg: x, to: Rng::local };
     AddRegs { dst: x, src: x, add: x };
     MovWsp;
     MsrFpcr;

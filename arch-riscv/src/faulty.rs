@@ -9,7 +9,7 @@ use dynasm::dynasm;
 use dynasmrt::DynasmApi;
 
 use crate::emulated::{SSPOPCHK_T0, SSPUSH_T0};
-use crate::insn::{compact, name, simm12, written, x, zero_first};
+use crate::insn::{name, simm12, written, x};
 use crate::option::Rvc;
 use crate::regs::T0;
 use crate::reloc;
@@ -21,10 +21,6 @@ pub enum Faulty {
     Sw {
         src: Reg,
         at: Disp,
-    },
-    Beqz {
-        reg: Reg,
-        to: Local,
     },
     Bge {
         reg: Reg,
@@ -55,9 +51,6 @@ codegen::rows! { Faulty, w names out target rvc = target.option::<Rvc>() == Rvc:
         { let (r, d) = (x(src)?, simm12(at.value)?);
           if rvc && (0..256).contains(&d) && d % 4 == 0 { dynasm!(out ; .arch riscv64 ; .feature i, c ; c.swsp X(r), [sp, d as u32]) }
           else { dynasm!(out ; .arch riscv64 ; .feature i, c ; sw X(r), [sp, d]) } }, Effects::store(src, at.value).and(Action::StoreHalf);
-    Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
-        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
-          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
     Bge { reg, with, to } => write!(w, "bge\t{}, {}, {}", name(reg), name(with), names.local(to)),
         { let (a, b) = (x(reg)?, x(with)?); dynasm!(out ; .arch riscv64 ; .feature i, c ; bge X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) },

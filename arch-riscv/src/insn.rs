@@ -90,6 +90,10 @@ pub enum Insn {
         reg: Reg,
         to: Local,
     },
+    Beqz {
+        reg: Reg,
+        to: Local,
+    },
     Call {
         sym: Sym,
     },
@@ -247,6 +251,9 @@ codegen::rows! { Insn, w names out target rvc = target.option::<Rvc>() == Rvc::O
     Bnez { reg, to } => if compact(reg) { write!(w, "bne\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "bnez\t{}, {}", name(reg), names.local(to)) },
         { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; bne X(a), X(b), 0);
           out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: false });
+    Beqz { reg, to } => if compact(reg) { write!(w, "beq\tzero, {}, {}", name(reg), names.local(to)) } else { write!(w, "beqz\t{}, {}", name(reg), names.local(to)) },
+        { let [a, b] = zero_first(reg)?; dynasm!(out ; .arch riscv64 ; .feature i, c ; beq X(a), X(b), 0);
+          out.fixup(4, reloc::BRANCH, Ref::Local(to), 0) }, Effects::flow(Flow::Branch(to)).and(Action::BranchIf { reg, zero: true });
     Call { sym } => write!(w, "call\t{}", names.sym(sym)),
         { dynasm!(out ; .arch riscv64 ; .feature i, c ; auipc ra, 0 ; jalr ra, ra, 0);
           out.fixup(8, reloc::CALL_PLT, Ref::Symbol(sym), 0) }, Effects { executed: 2, ..Effects::flow(Flow::Call).and(Action::CallSymbol { sym }) };

@@ -4,11 +4,11 @@ use codegen::arch::facts::NumberOf;
 use codegen::arch::harden::ReturnGuard;
 use codegen::ask::frame::Content;
 use codegen::ask::spec::{Kind, Regs};
-use codegen::listing::Lowering;
 use codegen::listing::isa::Lower;
+use codegen::listing::{Line, Lowering};
 use codegen::words::abi::Reg;
 use codegen::words::error::{Error, Result};
-use codegen::words::step::{Callee, Disp, ExitPath, Local, Step, Value};
+use codegen::words::step::{Callee, Disp, ExitPath, Local, Step, Sym, Value};
 
 use crate::Riscv64;
 use crate::abi::{ABI, DIRECT};
@@ -34,7 +34,7 @@ impl Lower for Riscv64 {
             return Ok(());
         }
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) | Step::Refused(_) => {}
             // Every register has its slot.
             Step::SaveState | Step::RestoreState => {}
             Step::Record(step) => record::lower(step, cx)?,
@@ -80,7 +80,8 @@ impl Lower for Riscv64 {
             Step::RestoreResults => cx.results(|dst, at| Insn::Ld { dst, at }, |dst, at| Insn::Fld { dst, at }),
             Step::SaveDecision | Step::ClearResult | Step::Meta(_) | Step::Cookie(_) => of_program(step, cx)?,
             Step::SaveCounted | Step::RestoreCounted => of_program(step, cx)?,
-            Step::Detach | Step::BranchIfResult | Step::Gap => of_program(step, cx)?,
+            Step::Detach | Step::BranchIfResult | Step::Gap | Step::KeepStart => of_program(step, cx)?,
+            Step::BranchIfRefused(_) | Step::LoadDecision | Step::RestoreOwn => of_program(step, cx)?,
             Step::RestoreSite(way) if !cx.frame.records.is_empty() => {
                 if way == ExitPath::Function {
                     cx.noted(Insn::Ld { dst: PC, at: cx.record(1, 8) }, "pc");
@@ -189,8 +190,12 @@ fn call(callee: Callee, cx: &mut Lowering<Insn>) -> Result<()> {
 
 /// From pc to ip, and what that is.
 fn ip(cx: &Lowering<Insn>) -> (Disp, &'static str) {
-    let offset = cx.target.convention.site.ip_offset;
-    let note = if offset == cx.target.resume { "ip: first word of the site" } else { "ip: second word of the site" };
+    let offset = cx.ip_offset();
+    let note = match offset == cx.target.resume {
+        _ if !cx.spec.brackets.is_empty() => "ip: the function",
+        true => "ip: first word of the site",
+        false => "ip: second word of the site",
+    };
     (Disp::number(-offset), note)
 }
 
@@ -238,19 +243,40 @@ fn leave(way: ExitPath, cx: &mut Lowering<Insn>) -> Result<()> {
 fn load_body(cx: &mut Lowering<Insn>) {
     if !cx.pc_loaded {
         let sym = cx.body();
-        cx.local(Local::BodyAnchor);
-        cx.insn(Insn::AuipcHi { dst: PC, sym });
-        cx.noted(Insn::AddiLo { dst: PC, anchor: Local::BodyAnchor }, "pc");
+        address(PC, sym, (Local::BodyAnchor, "pc"), cx);
         cx.pc_loaded = true;
     }
 }
 
-/// Have a constant of 31 bits in a register.
-fn constant(value: i32, cx: &mut Lowering<Insn>) -> Reg {
+/// Have a symbol's address in a register.
+fn address(dst: Reg, sym: Sym, (anchor, note): (Local, &'static str), cx: &mut Lowering<Insn>) {
+    cx.local(anchor);
+    cx.insn(Insn::AuipcHi { dst, sym });
+    cx.noted(Insn::AddiLo { dst, anchor }, note);
+}
+
+/// A label for the address of something that functions around programs are given.
+fn next_anchor(cx: &Lowering<Insn>) -> Local {
+    let is_one = |line: &&Line<Insn>| matches!(line, Line::Local(Local::BracketAnchor(_)));
+    Local::BracketAnchor(cx.listing.lines.iter().filter(is_one).count() as u8)
+}
+
+/// Have a constant in a register.
+fn constant(value: i64, cx: &mut Lowering<Insn>) -> Reg {
     if value == 0 {
         return ZERO;
     }
-    let (high, low) = parts(value);
+    let Ok(word) = i32::try_from(value) else {
+        // What is added last is a number with a sign.
+        let low = (value << 52 >> 52) as i32;
+        constant(value.wrapping_sub(low.into()) >> 12, cx);
+        cx.insn(Insn::Slli { dst: TEMP, by: 12 });
+        if low != 0 {
+            cx.insn(Insn::Addi { dst: TEMP, src: TEMP, imm: Disp::number(low) });
+        }
+        return TEMP;
+    };
+    let (high, low) = parts(word);
     if high == 0 {
         cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Disp::number(low) });
         return TEMP;
@@ -285,6 +311,10 @@ fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
             let src = constant(cookie, cx);
             cx.noted(Insn::Sd { src, at: cx.slot(Content::Cookie)? }, "cookie");
         }
+        Step::KeepStart => cx.noted(Insn::Mv { dst: cx.start()?, src: A0 }, "start"),
+        Step::BranchIfRefused(n) => cx.insn(Insn::Beqz { reg: A0, to: Local::Refused(n) }),
+        Step::LoadDecision => cx.insn(Insn::Ld { dst: A0, at: cx.slot(Content::Result(A0))? }),
+        Step::RestoreOwn => cx.own().for_each(|(dst, at)| cx.insn(Insn::Ld { dst, at })),
         Step::BranchIfResult => cx.insn(Insn::Bnez { reg: A0, to: Local::Path(ExitPath::Skipped) }),
         Step::Gap => {
             // Eight bytes, as AUIPC and JALR have.
@@ -300,7 +330,7 @@ fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
 /// Have in a register what a context says of itself: 16 bits, and bit 63.
 fn meta(word: i64, cx: &mut Lowering<Insn>) -> Reg {
     if word >= 0 {
-        return constant(word as i32, cx);
+        return constant(word, cx);
     }
     cx.insn(Insn::Addi { dst: TEMP, src: ZERO, imm: Disp::number(-1) });
     cx.insn(Insn::Slli { dst: TEMP, by: 63 });
@@ -317,7 +347,7 @@ fn save(cx: &mut Lowering<Insn>) {
     for i in 0..cx.frame.fields.len() {
         let at = cx.field(i);
         let (src, note) = match cx.frame.fields[i].content {
-            Content::Reg(reg) => (reg, ""),
+            Content::Reg(reg) | Content::Own(reg) => (reg, ""),
             Content::Vector(src) => {
                 cx.insn(Insn::Fsd { src, at });
                 continue;
@@ -347,7 +377,7 @@ fn save(cx: &mut Lowering<Insn>) {
                 cx.insn(Insn::Addi { dst: TEMP, src: PC, imm });
                 (TEMP, note)
             }
-            Content::Const(n) => (constant(n, cx), ""),
+            Content::Const(n) => (constant(n.into(), cx), ""),
             Content::Result(_) | Content::VectorResult(_) | Content::Cookie | Content::Flags | Content::Unfilled => {
                 continue;
             }
@@ -382,6 +412,11 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
         Value::Argument(i) => cx.insn(Insn::Mv { dst, src: ABI.args[i as usize] }),
         // Results are where arguments are.
         Value::Result(_) => {}
+        Value::Bracket(n) | Value::BracketAgain(n) => {
+            let (sym, anchor) = (cx.bracketed(n), next_anchor(cx));
+            address(dst, sym, (anchor, ""), cx);
+        }
+        Value::Start => cx.noted(Insn::Mv { dst, src: cx.start()? }, "start"),
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ impl Mutable for Riscv64 {
             Insn::LdLo { dst, anchor } => Insn::LdLo { dst: r(dst), anchor },
             Insn::LdReg { dst, base, at } => Insn::LdReg { dst: r(dst), base: r(base), at },
             Insn::Bnez { reg, to } => Insn::Bnez { reg: r(reg), to },
+            Insn::Beqz { reg, to } => Insn::Beqz { reg: r(reg), to },
             Insn::Jr { reg } => Insn::Jr { reg: r(reg) },
             Insn::Jalr { reg } => Insn::Jalr { reg: r(reg) },
             other => other,
@@ -152,7 +153,8 @@ impl Mutable for Riscv64 {
                 out.put(Operator::AddrForValue, Operand::Reg(dst), Insn::Addi { dst, src: base, imm: at });
             }
             Insn::Jalr { reg } => out.put(Operator::CallAsJmp, Operand::None, Insn::Jr { reg }),
-            Insn::Bnez { reg, to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Beqz { reg, to }),
+            Insn::Bnez { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Beqz { reg, to }),
+            Insn::Beqz { reg, to } => out.put(Operator::InvertCond, Operand::None, Insn::Bnez { reg, to }),
             Insn::Call { sym } => out.put(Operator::StalePcrel, Operand::None, Insn::Call { sym: sym.other() }),
             Insn::Jr { reg } => {
                 out.put(Operator::WrongLink, Operand::Reg(RA), Insn::Jr { reg: RA });

@@ -87,6 +87,7 @@ every_row! {
     LdReg { dst: reg, base: reg, at: simm12 };
     AddiLo { dst: not_sp, anchor: anchor };
     Bnez { reg: reg, to: Rng::local };
+    Beqz { reg: reg, to: Rng::local };
     Call { sym: Rng::sym };
     Jr { reg: reg };
     Jalr { reg: reg };
@@ -119,7 +120,6 @@ every_row! {
 every_row! {
     Faulty FAULTY_ROWS faulty_row;
     Sw { src: reg, at: simm12 };
-    Beqz { reg: reg, to: Rng::local };
     Bge { reg: reg, with: reg, to: Rng::local };
     AddRegs { dst: not_sp, src: reg, add: reg };
     LpadOther;

@@ -21,9 +21,6 @@ pub enum Faulty {
         src: Reg,
         at: Disp,
     },
-    Jz {
-        to: Local,
-    },
     JzFar {
         to: Local,
     },
@@ -50,9 +47,6 @@ codegen::rows! { Faulty, w names out target;
         { dynasm!(out ; .arch x64 ; .bytes [0xf3, 0x0f, 0x1e, 0xfb]) }, Effects::PLAIN;
     Store32 { src, at } => write!(w, "movl\t%{}, {}(%rsp)", half(src), names.disp(at)),
         { at_rsp(out, NARROW, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value).and(Action::StoreHalf);
-    Jz { to } => write!(w, "jz\t{}", names.local(to)),
-        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
-        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
     JzFar { to } => write!(w, "{{disp32}} jz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jz DWORD 0); out.fixup(4, reloc::PC32, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });

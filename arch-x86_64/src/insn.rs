@@ -116,6 +116,9 @@ pub enum Insn {
     Jnz {
         to: Local,
     },
+    Jz {
+        to: Local,
+    },
     /// Five bytes.
     Nop5,
     /// With a displacement of 32 bits.
@@ -306,6 +309,9 @@ codegen::rows! { Insn, w names out target;
     Jnz { to } => write!(w, "jnz\t{}", names.local(to)),
         { dynasm!(out ; .arch x64 ; jnz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
         Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: false });
+    Jz { to } => write!(w, "jz\t{}", names.local(to)),
+        { dynasm!(out ; .arch x64 ; jz BYTE 0); out.fixup(1, reloc::PC8, Ref::Local(to), 0) },
+        Effects::flow(Flow::Branch(to)).and(Action::BranchIfFlags { zero: true });
     Nop5 => w.write_str("{disp8} nopl\t0(%rax, %rax)"),
         { dynasm!(out ; .arch x64 ; .bytes [0x0f, 0x1f, 0x44, 0, 0]) }, Effects::PLAIN;
     JnzFar { to } => write!(w, "{{disp32}} jnz\t{}", names.local(to)),

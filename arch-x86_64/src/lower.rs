@@ -29,7 +29,7 @@ impl Lower for X86_64 {
             return Ok(());
         }
         match step {
-            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) => {}
+            Step::Block(..) | Step::KernelLabel(_) | Step::Path(_) | Step::Mark(_) | Step::Refused(_) => {}
             Step::LandingPad | Step::ExceptionPad => cx.insn(Insn::Endbr64),
             Step::LoadOp | Step::BranchIfEarlyDirect | Step::AllocReturn => return Err(cx.unsupported(step)),
             Step::Authenticate | Step::GuardReturn | Step::CheckReturn => return Err(cx.unsupported(step)),
@@ -72,7 +72,8 @@ impl Lower for X86_64 {
                 cx.results(|dst, at| Insn::Load { dst, at }, |dst, at| Insn::LoadVector { dst, at });
             }
             Step::SaveCounted | Step::RestoreCounted | Step::SaveDecision | Step::ClearResult => of_program(step, cx)?,
-            Step::Meta(_) | Step::Detach | Step::Cookie(_) => of_program(step, cx)?,
+            Step::Meta(_) | Step::Detach | Step::Cookie(_) | Step::KeepStart => of_program(step, cx)?,
+            Step::BranchIfRefused(_) | Step::LoadDecision | Step::RestoreOwn => of_program(step, cx)?,
             Step::Record(step) => record::lower(step, cx)?,
             Step::SaveState => save_state(cx),
             Step::RestoreState => restore_state(cx),
@@ -172,9 +173,9 @@ fn pushed(offset: i32, cx: &Lowering<Insn>) -> Disp {
     cx.frame_size(cx.depth - cx.frame.size + offset)
 }
 
-/// pc minus ip: a few bytes ([`codegen::profile`] bounds it).
+/// pc minus ip: a few bytes ([`Lowering::ip_offset`] bounds it).
 fn ip_offset(cx: &Lowering<Insn>) -> i8 {
-    cx.target.convention.site.ip_offset as i8
+    cx.ip_offset() as i8
 }
 
 /// The address of parent_ip, which is SP at the site: behind what a site's call pushed.
@@ -271,7 +272,7 @@ fn save(cx: &mut Lowering<Insn>) {
     }
     // Registers first: the others pass through registers that must be safe by then.
     for i in 0..cx.frame.fields.len() {
-        if let Content::Reg(src) = cx.frame.fields[i].content {
+        if let Content::Reg(src) | Content::Own(src) = cx.frame.fields[i].content {
             cx.insn(Insn::Store { src, at: cx.field(i) });
         }
     }
@@ -290,10 +291,12 @@ fn save(cx: &mut Lowering<Insn>) {
                 } else {
                     cx.noted(Insn::Load { dst: BODY, at: pushed(0, cx) }, "pc");
                 }
-                cx.noted(Insn::Sub { dst: BODY, imm: ip_offset(cx) }, "ip: first byte of the site");
+                let note = if cx.spec.brackets.is_empty() { "ip: first byte of the site" } else { "ip: the function" };
+                cx.noted(Insn::Sub { dst: BODY, imm: ip_offset(cx) }, note);
                 cx.insn(Insn::Store { src: BODY, at });
             }
             Content::Reg(_)
+            | Content::Own(_)
             | Content::Result(_)
             | Content::VectorResult(_)
             | Content::Cookie
@@ -335,25 +338,30 @@ fn of_program(step: Step, cx: &mut Lowering<Insn>) -> Result<()> {
         }
         Step::SaveDecision => cx.insn(Insn::Store { src: RAX, at: cx.slot(Content::Result(RAX))? }),
         Step::ClearResult => cx.shown_results().for_each(|(_, at)| cx.insn(Insn::StoreImm { imm: 0, at })),
-        Step::Meta(word) => meta(word, cx)?,
+        Step::LoadDecision => cx.insn(Insn::Load { dst: RAX, at: cx.slot(Content::Result(RAX))? }),
+        Step::KeepStart => cx.noted(Insn::Mov { dst: cx.start()?, src: RAX }, "start"),
+        Step::BranchIfRefused(n) => {
+            cx.insn(Insn::TestAx);
+            cx.insn(Insn::Jz { to: Local::Refused(n) });
+        }
+        Step::RestoreOwn => cx.own().for_each(|(dst, at)| cx.insn(Insn::Load { dst, at })),
+        Step::Meta(word) => store(word, cx.count()?, "", cx),
         Step::Detach => cx.noted(Insn::Nop5, "a jump past the program when it is detached"),
-        Step::Cookie(imm) => cx.noted(Insn::StoreImm { imm, at: cx.slot(Content::Cookie)? }, "cookie"),
+        Step::Cookie(cookie) => store(cookie, cx.slot(Content::Cookie)?, "cookie", cx),
         _ => return Err(cx.unsupported(step)),
     }
     Ok(())
 }
 
-/// Store the word before a context.
-fn meta(word: i64, cx: &mut Lowering<Insn>) -> Result<()> {
-    let at = cx.count()?;
-    match i32::try_from(word) {
-        Ok(imm) => cx.insn(Insn::StoreImm { imm, at }),
+/// Store a number.
+fn store(number: i64, at: Disp, note: &'static str, cx: &mut Lowering<Insn>) {
+    match i32::try_from(number) {
+        Ok(imm) => cx.noted(Insn::StoreImm { imm, at }, note),
         Err(_) => {
-            cx.insn(Insn::MovAbs { dst: AFTER, imm: word });
-            cx.insn(Insn::Store { src: AFTER, at });
+            cx.insn(Insn::MovAbs { dst: AFTER, imm: number });
+            cx.noted(Insn::Store { src: AFTER, at }, note);
         }
     }
-    Ok(())
 }
 
 /// Bytes of a pushed frame that no pop gives back.
@@ -418,6 +426,11 @@ fn argument(n: usize, value: Value, cx: &mut Lowering<Insn>) -> Result<()> {
         Value::Context => cx.noted(Insn::Lea { dst, at: cx.context()? }, "context: the first word"),
         Value::Cookie => cx.noted(Insn::Lea { dst, at: cx.slot(Content::Cookie)? }, "address of the cookie"),
         Value::Result(i) => cx.insn(Insn::Mov { dst, src: ABI.rets[i as usize] }),
+        Value::Bracket(n) | Value::BracketAgain(n) => {
+            let sym = cx.bracketed(n);
+            cx.insn(Insn::LeaSym { dst, sym });
+        }
+        Value::Start => cx.noted(Insn::Mov { dst, src: cx.start()? }, "start"),
     }
     Ok(())
 }

@@ -168,7 +168,8 @@ impl Mutable for X86_64 {
                 out.put(Operator::JalrRa, Operand::None, Insn::CallBody { sym });
             }
             Insn::JnzFar { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::JzFar { to }),
-            Insn::Jnz { to } => out.put_faulty(Operator::InvertCond, Operand::None, Faulty::Jz { to }),
+            Insn::Jnz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jz { to }),
+            Insn::Jz { to } => out.put(Operator::InvertCond, Operand::None, Insn::Jnz { to }),
             _ => thread_faults(insn, out),
         }
     }

@@ -113,6 +113,7 @@ every_row! {
     TestAl;
     PopOver;
     Jnz { to: Rng::local };
+    Jz { to: Rng::local };
     Nop5;
     JnzFar { to: Rng::local };
     Xsavec;
@@ -152,7 +153,6 @@ every_row! {
     Faulty FAULTY_ROWS faulty_row;
     Endbr32;
     Store32 { src: reg, at: disp };
-    Jz { to: Rng::local };
     JzFar { to: Rng::local };
     JgeFar { to: Rng::local };
     Mov32 { reg: reg };

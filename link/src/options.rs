@@ -32,7 +32,7 @@ pub struct Options {
     /// Functions that must exist, besides those that an input refers to. Undefined ones become stubs too.
     pub wanted: Vec<String>,
     /// Aliases: a symbol that no input defines, and the defined one whose address it takes.
-    pub alias: Vec<(&'static str, &'static str)>,
+    pub alias: Vec<(String, &'static str)>,
     /// Keep the relocations of the inputs, as `ld --emit-relocs` does.
     pub references: bool,
     /// Only for looking at: a relocation that is not known here, or does not reach, stays as it is. Thread-local data has no place, and

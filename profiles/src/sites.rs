@@ -20,8 +20,9 @@ impl Reader<'_> {
         let ip_offset = join(at, keys!["ip-offset"]);
         let between = join(at, keys!["between"]);
         let offset = *self.need(&site.ip_offset, &ip_offset)?;
-        if !(0..=64).contains(&offset) {
-            return Err(self.at(&ip_offset, format!("ip-offset = {offset}; valid: 0 to 64")));
+        let most = Site::MOST_IP_OFFSET;
+        if !(0..=most).contains(&offset) {
+            return Err(self.at(&ip_offset, format!("ip-offset = {offset}; valid: 0 to {most}")));
         }
         Ok(Site {
             arrives: self.sentence(self.need(&site.arrives, &arrives)?, &arrives)?,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use askama::Template;
 use codegen::ask::spec::{Form, Kind};
 use codegen::contract::Contract;
+use codegen::contract::stated::Bracketed;
 use codegen::out::text::{LineKind, TextListing};
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
@@ -145,11 +146,18 @@ fn called(contract: &Contract, proto: Option<&Prototype>, target: &Target) -> Ve
             vec![void(&contract.callee, entry), exit]
         }
         Kind::Programs(_) => {
-            let program = |name: &str| {
-                let word = "unsigned long";
-                (name.to_owned(), format!("{word} {name}({word} *context, {word} *cookie)"))
-            };
-            contract.programs.iter().map(|p| program(&p.symbol)).collect()
+            let word = "unsigned long";
+            let cookie = if contract.stated.around_programs.is_empty() { ", unsigned long *cookie" } else { "" };
+            let program = |name: &str| (name.to_owned(), format!("{word} {name}({word} *context{cookie})"));
+            let each = contract.stated.around_programs.iter().flat_map(|Bracketed { around, .. }| {
+                let (enter, exit) = (&around.enter, &around.exit);
+                let before = format!("{word} {enter}(void *prog, {word} *run_context)");
+                let after = format!("void {exit}(void *prog, {word} start, {word} *run_context)");
+                [(enter.to_string(), before), (exit.to_string(), after)]
+            });
+            let all = contract.stated.around_function.iter().flat_map(|around| [&around.enter, &around.exit]);
+            let all = all.map(|name| void(name, vec!["void *image".to_owned()]));
+            contract.programs.iter().map(|p| program(&p.symbol)).chain(each).chain(all).collect()
         }
         Kind::Stub | Kind::StubGraph | Kind::StubDirect => Vec::new(),
     }

@@ -214,6 +214,7 @@ fn programs_are_attached_to_one_function() {
     fs::write(b.path("programs.c"), source).unwrap();
     for (arch, prefix) in arches() {
         let what = ["gen", "programs", "--arch", arch, "--profile", "linux-6.12", "--sig", "int f(long a, void *p)"];
+        let what = [&what[..], &["--own-form"]].concat();
         let list = ["--fentry", "before:7", "--fmod-ret", "before", "--fexit", "after,before:0x7fffffff"];
         b.ok(&[&what[..], &list, &["--function", "f", "--emit", "obj", "--stem", "programs"]].concat());
         let flags = expected(tool::backend(arch).unwrap()).kernel.gcc;
@@ -254,6 +255,56 @@ fn programs_are_attached_to_one_function() {
         typed("struct big { 40, 8 } f(int a)", &["--fentry", "e"], &["in memory", "valid"]);
     }
     b.refuses(&["gen", "ftrace_caller", "--fentry", "f", "--arch", any()], &["--fentry", "programs"]);
+}
+
+/// Linux's form links with the functions around programs, and with what these are given; what it cannot be combined with is refused.
+#[test]
+fn functions_are_called_around_programs_as_in_linux() {
+    let b = Bench::new();
+    let source = "typedef unsigned long u64;\n\
+        struct bpf_prog { int active; } before_prog, after_prog;\n\
+        struct bpf_tramp_image { int entered; } before_tramp_image;\n\
+        u64 __bpf_prog_enter(struct bpf_prog *prog, u64 *run_context) { return ++prog->active == 1; }\n\
+        void __bpf_prog_exit(struct bpf_prog *prog, u64 start, u64 *run_context) { prog->active--; }\n\
+        void __bpf_tramp_enter(struct bpf_tramp_image *image) { image->entered++; }\n\
+        void __bpf_tramp_exit(struct bpf_tramp_image *image) { image->entered--; }\n\
+        u64 before(u64 *context) { return context[0]; }\n\
+        u64 after(u64 *context) { return context[1]; }\n\
+        int f(long a) { return a != 0; }\n";
+    fs::write(b.path("programs.c"), source).unwrap();
+    for (arch, prefix) in arches() {
+        let what = ["gen", "programs", "--arch", arch, "--profile", "linux-7.3", "--sig", "int f(long a)"];
+        let list = ["--fentry", "before:0xfedcba9876543210", "--fexit", "after", "--function", "f"];
+        b.ok(&[&what[..], &list, &["--emit", "obj,contract,h", "--stem", "programs"]].concat());
+        let flags = expected(tool::backend(arch).unwrap()).kernel.gcc;
+        b.tool(&format!("{prefix}gcc"), &[&["-O2", "-c", "programs.c", "-o", "c.o"], &words(&flags)[..]].concat());
+        b.tool(&format!("{prefix}ld"), &["-r", "programs.o", "c.o", "-o", "linked.o"]);
+        let symbols = b.tool(&format!("{prefix}nm"), &["linked.o"]);
+        assert!(!symbols.contains(" U "), "{symbols}");
+        b.ok(&["check", "--object", "programs.o", "--contract", "programs.toml", "--situation", "plain"]);
+        let bad = |more: &[&str], parts: &[&str]| b.refuses(&[&what[..], more].concat(), parts);
+        bad(
+            &["--fentry", "before", "--around", "one"],
+            &["--around has 1 functions", "__bpf_prog_enter,__bpf_prog_exit"],
+        );
+        bad(&["--fentry", "before", "--around-all", "one,other"], &["--around-all", "CALL_ORIG"]);
+        bad(
+            &["--fentry", "before", "--own-form", "--around", "one,other"],
+            &["--around", "--own-form", "one of the two"],
+        );
+        bad(&["--fentry", "before", "--around", "f,other"], &["f is the traced function"]);
+        bad(&["--fentry", "before", "--around", "9,other"], &["--around", "9"]);
+        bad(&["--fentry", "before", "--flags", "IP_ARG"], &["--function is missing"]);
+        bad(
+            &["--fentry", "before", "--flags", "IP_ARG", "--function", "f+80"],
+            &["IP_ARG", "64 bytes", "--function f+64"],
+        );
+        bad(&["--fentry", "before:0x10000000000000000"], &["no cookie", "0xffffffffffffffff"]);
+        let bare =
+            ["gen", "programs", "--arch", arch, "--profile", "bare", "--sig", "int f(long a)", "--fentry", "before"];
+        b.refuses(&[&bare[..], &["--around", "one,other"]].concat(), &["--around", "bare", "own"]);
+    }
+    b.refuses(&["gen", "ftrace_caller", "--own-form", "--arch", any()], &["--own-form", "programs"]);
 }
 
 /// What 7.3 has besides, and how much of it.

@@ -223,6 +223,7 @@ impl Case {
         };
         let more = match self.kind {
             Kind::Direct => format!("direct --call {vectors}_entry"),
+            Kind::Programs if self.linux => "programs --own-form".to_owned(),
             Kind::Programs => "programs".to_owned(),
             _ => format!("around --form {} --call {vectors}_entry --exit {vectors}_exit", self.kind.around().unwrap()),
         };

@@ -79,10 +79,10 @@ fn generate(b: &Bench, arch: &Arch, guarded: Option<&str>) {
         "direct",
         &[&["direct", "--args", "2", "--call", "handler", "--name", "direct_tramp"], recorded("direct")],
     );
-    generate("entered", &[&["programs", "--fentry", "program", "--name", "entered_tramp"], &sig]);
-    let named = ["programs", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
+    generate("entered", &[&["programs", "--own-form", "--fentry", "program", "--name", "entered_tramp"], &sig]);
+    let named = ["programs", "--own-form", "--flags", "SKIP_FRAME", "--name", "called_tramp"];
     generate("called", &[&named, &both, &sig, &function]);
-    generate("jumped", &[&["programs", "--name", "jumped_tramp"], &both, &sig, &function]);
+    generate("jumped", &[&["programs", "--own-form", "--name", "jumped_tramp"], &both, &sig, &function]);
     let handlers = ["around", "--call", "handler", "--exit", "leaving"];
     generate("around", &[&handlers, &["--name", "around_tramp"], &sig, &function]);
     generate("fregs", &[&handlers, &["--form", "fregs", "--name", "fregs_tramp"], &sig, &function]);
@@ -467,7 +467,8 @@ fn the_static_chain_is_kept() {
         let sig = ["--sig", "long inner(long a)", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
         let bare = ["gen", "direct", "--arch", arch.name, "--emit", "obj", "--profile", "bare"];
         let counted = ["--args", "1", "--call", "handler", "--name", "tramp", "--stem", "tramp"];
-        let programs: Vec<&str> = gen_.iter().map(|word| if *word == "direct" { "programs" } else { word }).collect();
+        let programs = gen_.iter().map(|word| if *word == "direct" { "programs" } else { word });
+        let programs: Vec<&str> = programs.chain(["--own-form"]).collect();
         let before = ["--sig", "long inner(long a)", "--fentry", "handler", "--name", "tramp", "--stem", "tramp"];
         let live = &["--live", "static-chain"][..];
         let kept = [[&gen_[..], &sig, live], [&programs, &before, live], [&bare, &sig, &[]], [&bare, &counted, &[]]];

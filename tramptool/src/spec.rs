@@ -248,6 +248,15 @@ impl Spec {
         self
     }
 
+    /// For [`Spec::programs`]: call each program directly, `u64 program(u64 *context, u64 *cookie)`, under the profiles of kernels too. Without
+    /// this, these call `__bpf_prog_enter` and `__bpf_prog_exit` around each program, and `__bpf_tramp_enter` and `__bpf_tramp_exit` around
+    /// all if the function is called, which the user defines, and with them the symbols that they are given: that of each program with
+    /// `_prog` behind it, and that of the trampoline with `_image`.
+    pub fn own_form(mut self) -> Spec {
+        self.asked.own_form = true;
+        self
+    }
+
     /// For [`Spec::programs`]: set a flag of the kernel, named without `BPF_TRAMP_F_`.
     pub fn flag(mut self, name: &str) -> Spec {
         self.asked.flags.push(name.to_owned());

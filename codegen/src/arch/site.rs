@@ -116,6 +116,9 @@ pub struct Spot {
 }
 
 impl Site {
+    /// The most bytes from ip to pc.
+    pub const MOST_IP_OFFSET: i32 = 64;
+
     /// The registers that C functions preserve. A platform's register that is live at sites is not among them.
     pub fn c_keeps(&self, abi: &Abi) -> RegSet {
         abi.callee_saved.union(abi.platform.minus(self.live))

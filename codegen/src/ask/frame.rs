@@ -4,7 +4,7 @@
 //! their names, the manifest lists them, and the contract promises them.
 
 use crate::ask::live::{Carriers, Live, MOST_WORDS, Word};
-use crate::ask::spec::{Program, Programs, TailCall};
+use crate::ask::spec::{Bracket, Program, Programs, TailCall};
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
 
@@ -13,6 +13,8 @@ use crate::words::error::{Error, Result};
 pub enum Content {
     /// A register of the traced function.
     Reg(Reg),
+    /// A callee-saved register that the trampoline uses for itself.
+    Own(Reg),
     /// A result register, once the traced function has returned.
     Result(Reg),
     /// A vector argument register of the traced function: an index into the machine's table.
@@ -158,8 +160,7 @@ impl Field {
     pub fn bytes(&self, of_vector: i32) -> i32 {
         match self.content {
             Content::Vector(_) | Content::VectorResult(_) => of_vector,
-            // struct bpf_tramp_run_ctx (kernel include/linux/bpf.h), of which the second word is the kernel's.
-            Content::Cookie => 16,
+            Content::Cookie => Bracket::RUN_CONTEXT,
             _ => 8,
         }
     }
@@ -241,6 +242,8 @@ const WORDS: [&str; MOST_WORDS] = [
 ];
 /// Names of slots for vector result registers.
 const VECTOR_RESULTS: [&str; 4] = ["VECRESULT0", "VECRESULT1", "VECRESULT2", "VECRESULT3"];
+/// Names of slots for registers of [`Programs::own`].
+const OWN_SLOTS: [&str; 2] = ["OWN0", "OWN1"];
 /// Names of slots for the words of sessions.
 const SESSIONS: [&str; Program::MOST / 2] = [
     "SESSION0",
@@ -267,7 +270,8 @@ const SESSIONS: [&str; Program::MOST / 2] = [
 /// The slots of a trampoline that calls programs, from SP up, and the bytes that they take: stack arguments of the
 /// function's call, vector registers, `struct bpf_tramp_run_ctx` with the cookie in its first word, and what the context
 /// points into: words of sessions, ip, number of words, the words, and behind them the result (kernel
-/// arch/x86/net/bpf_jit_comp.c, arch_prepare_bpf_trampoline). Above that is what is live but no argument.
+/// arch/x86/net/bpf_jit_comp.c, arch_prepare_bpf_trampoline). Above that is what is live but no argument, and registers of
+/// [`Programs::own`].
 pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
     let slot = |symbol, at, content| {
         let takes_effect =
@@ -327,6 +331,10 @@ pub fn context(programs: &Programs, abi: &Abi) -> (Vec<Field>, i32) {
         if call_orig && programs.tail_call == Some(TailCall { reg, returned: true }) {
             fields.push(field(symbol, "", at, Content::Result(reg), Stores::Hidden));
         }
+        at += 8;
+    }
+    for (symbol, reg) in OWN_SLOTS.iter().zip(programs.own.iter()) {
+        fields.push(field(symbol, "", at, Content::Own(reg), Stores::Hidden));
         at += 8;
     }
     (fields, at)

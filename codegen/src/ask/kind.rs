@@ -109,6 +109,9 @@ pub struct Programs {
     pub wordless_sessions: bool,
     /// `TAIL_CALL_CTX`: the function is a BPF program, whose tail calls are counted.
     pub tail_call: Option<TailCall>,
+    /// Callee-saved registers that the trampoline uses from before a program until after it, because it calls functions around each
+    /// program; empty if it does not. The last one holds what the first of these functions returned.
+    pub own: RegSet,
 }
 
 /// How a called BPF program gets the number of tail calls made so far.
@@ -135,6 +138,7 @@ impl Programs {
         sessions_first: false,
         wordless_sessions: false,
         tail_call: None,
+        own: RegSet::EMPTY,
     };
     /// The value with only `CALL_ORIG` set: the trampoline calls the function.
     pub const CALL_ORIG: Programs = Programs { call_orig: true, ..Programs::RESTORE_REGS };
@@ -155,6 +159,11 @@ impl Programs {
         let first = called(programs, &[Attach::Fentry, Attach::Fsession]).next().and_then(|n| programs.get(n));
         let sessions_first = first.is_some_and(|p| p.attach == Attach::Fsession);
         Programs { sessions, sessions_first, ..self }
+    }
+
+    /// Functions are called around each program, and around all if the traced function is called: the form of Linux.
+    pub fn bracketed(&self) -> bool {
+        self.own != RegSet::EMPTY
     }
 
     /// There are sessions. Then programs before the function find 0 as its result.
@@ -588,6 +597,11 @@ impl Kind {
     /// Does its code name the traced function's body, to call it or to jump there?
     pub fn names_body(self) -> bool {
         self.calls_body() || self.jumped_to() && !self.is_function()
+    }
+
+    /// Is the traced function known: because its code calls it or jumps there, or because its address is told?
+    pub fn names_function(self) -> bool {
+        self.names_body() || self.programs().is_some_and(|programs| programs.ip_arg && programs.bracketed())
     }
 
     /// Is `parent_ip` kept elsewhere than on the stack while the function runs?

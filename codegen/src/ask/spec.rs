@@ -1,7 +1,7 @@
 //! The request for one trampoline.
 
 pub use crate::ask::kind::{Around, Direct, FLAGS, Form, Kind, Programs, Regs, TailCall};
-pub use crate::words::program::{Attach, Program, called};
+pub use crate::words::program::{Attach, Bracket, Program, called};
 pub use crate::words::recorder::{Clock, Event, Events, Recorder};
 
 /// The traced function that a trampoline is for, and the handler of its return.
@@ -33,6 +33,8 @@ pub struct Spec<'a> {
     pub body: Body<'a>,
     /// The programs of a trampoline that calls some, in the order of the command line.
     pub programs: &'a [Program],
+    /// The functions around each program, in the same order, and behind them those around all; empty if none are called.
+    pub brackets: &'a [Bracket],
     /// A second symbol of the trampoline, to which a kernel's modules may link; empty for none.
     pub export: &'a str,
 }
@@ -40,7 +42,7 @@ pub struct Spec<'a> {
 impl<'a> Spec<'a> {
     /// A trampoline with only a name and a kind.
     pub fn of(name: &'a str, kind: Kind) -> Spec<'a> {
-        Spec { name, kind, callee: "", tls: "", body: Body::default(), programs: &[], export: "" }
+        Spec { name, kind, callee: "", tls: "", body: Body::default(), programs: &[], brackets: &[], export: "" }
     }
 
     /// Is a program called at this point?
@@ -55,6 +57,7 @@ impl<'a> Spec<'a> {
         let live = self.kind.live().is_some_and(|live| live.general_callee);
         let proven = live || self.kind.around().is_some_and(|around| around.general_handlers);
         let handlers = [self.callee, self.body.exit].into_iter().chain(self.programs.iter().map(|p| &*p.symbol));
+        let handlers = handlers.chain(self.brackets.iter().flat_map(|b| [&*b.enter, &*b.exit]));
         let function = self.kind.names_body().then_some(self.body.function);
         function.into_iter().chain(handlers.filter(move |_| proven)).filter(|name| !name.is_empty())
     }

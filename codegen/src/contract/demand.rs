@@ -25,6 +25,10 @@ pub enum Called {
     Named,
     /// The program with this number.
     Program(usize),
+    /// The function before the program with this number, or, with the number behind the last one, that before all.
+    Before(usize),
+    /// The function after it.
+    After(usize),
     /// The traced function.
     Body,
     /// The exit handler of a paired trampoline.
@@ -149,8 +153,18 @@ impl Contract {
             Calls::Named => vec![Called::Named],
             Calls::Handlers => vec![Called::Named, Called::Body, Called::Exit],
             Calls::Programs => {
-                let of = |at| called(&self.programs, at).map(Called::Program);
-                of(Attach::BEFORE).chain(body).chain(of(Attach::AFTER)).collect()
+                let (each, all) = (&self.stated.around_programs, &self.stated.around_function);
+                let around =
+                    |n: usize, there: bool| [Called::Before(n), Called::After(n)].map(|call| there.then_some(call));
+                let of = |at| {
+                    called(&self.programs, at).flat_map(|n| {
+                        let [before, after] = around(n, n < each.len());
+                        [before, Some(Called::Program(n)), after]
+                    })
+                };
+                let [first, last] = around(each.len(), all.is_some());
+                let before = [first].into_iter().chain(of(Attach::BEFORE)).chain([body]);
+                before.chain(of(Attach::AFTER)).chain([last]).flatten().collect()
             }
         }
     }
@@ -247,6 +261,15 @@ impl Contract {
         every.filter(|vector| all || some.contains(vector) || named >> vector & 1 == 1).collect()
     }
 
+    /// The moment at which this is called: `over`, behind the traced function.
+    pub fn moment(&self, called: Called, over: bool) -> Option<Moment> {
+        let calls = self.calls();
+        let body = calls.iter().position(|call| *call == Called::Body).filter(|_| over);
+        let behind = body.map_or(0, |body| body + 1);
+        let found = calls.iter().skip(behind).position(|call| *call == called);
+        found.map(|n| Moment::Call(behind + n))
+    }
+
     /// The offset in the frame of the context that programs get, in bytes.
     pub fn context(&self) -> i32 {
         let count = self.frame.fields.iter().find(|field| matches!(field.content, Content::Const(_)));
@@ -290,17 +313,12 @@ impl List<'_> {
             (_, Called::Program(n)) => {
                 let context = Term::from(Root::Frame).plus(self.contract.context().into());
                 given(0).into_iter().for_each(|reg| self.is(Spot::Reg(reg), context.clone()));
-                match self.contract.stated.around_programs.get(n) {
-                    Some(program) => {
-                        let cookie = program.cookie.into_iter();
-                        cookie.for_each(|cookie| self.is(Spot::RunContext, Term::number(cookie)));
-                    }
-                    None => {
-                        let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
-                        given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie.into())));
-                    }
+                if self.contract.stated.around_programs.is_empty() {
+                    let cookie = self.contract.programs.get(n).map_or(0, |program| program.cookie);
+                    given(1).into_iter().for_each(|reg| self.is(Spot::Pointee(reg), Term::number(cookie)));
                 }
             }
+            (_, Called::Before(n) | Called::After(n)) => return self.around(n, matches!(call, Called::After(_))),
             (_, Called::Exit) => {
                 for (&reg, &ret) in abi.args.iter().zip(abi.rets) {
                     self.is(Spot::Reg(reg), Root::Body(ret));
@@ -311,6 +329,23 @@ impl List<'_> {
         if gives != Gives::Arguments {
             self.slots(call, over);
         }
+    }
+
+    /// Demand what the functions around program `n`, or around all, are given: `last`, what the first has returned, too.
+    fn around(&mut self, n: usize, last: bool) {
+        let Some(around) = self.contract.stated.brackets().nth(n).flatten() else { return };
+        let (abi, program) = (self.abi(), self.contract.stated.around_programs.get(n));
+        let argument = around.argument.as_ref().map(|name| Root::Symbol((**name).into()));
+        argument.into_iter().zip(abi.args).for_each(|(name, reg)| self.is(Spot::Reg(*reg), name));
+        if !last {
+            let cookie = program.and_then(|program| program.cookie);
+            cookie.into_iter().for_each(|cookie| self.is(Spot::RunContext, Term::number(cookie)));
+            return;
+        }
+        let (Some(_), Moment::Call(call), Some(reg)) = (program, self.moment, abi.args.get(1)) else { return };
+        // Behind the function before the program comes the program, then this one.
+        let start = abi.rets.first().map(|ret| Root::Left(call.saturating_sub(1) as u16, *ret));
+        start.into_iter().for_each(|start| self.is(Spot::Reg(*reg), start));
     }
 
     /// Demand that a C function gets the traced function's own arguments, behind ip if it wants ip.
@@ -360,6 +395,7 @@ impl List<'_> {
             }
             Content::Vector(vector) if kind == Kind::Closure => is(Root::Vector(vector)),
             Content::Result(_)
+            | Content::Own(_)
             | Content::Vector(_)
             | Content::VectorResult(_)
             | Content::Cookie
@@ -378,7 +414,10 @@ impl List<'_> {
                 let sp = Term::from(Root::Reg(abi.sp)).plus(abi.return_bytes() as i64 + 8 * i64::from(n));
                 Some(Holds::Is(sp.content()))
             }
-            Content::Ip => is(Root::Ip),
+            Content::Ip => match self.contract.traced.as_ref().filter(|_| self.contract.stated.ip_is_start) {
+                Some(traced) => Some(Holds::Is(Term::from(Root::Pc).plus(-i64::from(traced.resume)))),
+                None => is(Root::Ip),
+            },
             Content::Pc => is(Root::Pc),
             // No term is a signature. Whoever looks at records takes it away.
             Content::ParentIp if field.in_record && self.contract.guard == Some(ReturnGuard::Signed) => None,
@@ -406,10 +445,12 @@ impl List<'_> {
     fn meta(&self) -> Option<i64> {
         let (programs, calls) = (self.contract.kind.programs()?, self.contract.calls());
         let Moment::Call(n) = self.moment else { return None };
-        let (at, call) = match calls.iter().position(|call| *call == Called::Body) {
-            Some(body) if n > body => (Attach::AFTER, n - body - 1),
-            _ => (Attach::BEFORE, n),
+        let (at, from) = match calls.iter().position(|call| *call == Called::Body) {
+            Some(body) if n > body => (Attach::AFTER, body),
+            _ => (Attach::BEFORE, 0),
         };
+        let before = calls.get(from..n).unwrap_or_default().iter();
+        let call = before.filter(|call| matches!(call, Called::Program(_))).count();
         Some(programs.meta_of(&self.contract.programs, at, call))
     }
 

@@ -23,6 +23,7 @@ impl Contract {
 fn words(content: Content, abi: &Abi) -> String {
     match content {
         Content::Reg(r) => abi.name(r).to_owned(),
+        Content::Own(r) => format!("{}, which the trampoline uses for itself", abi.name(r)),
         Content::Result(r) => format!("{}, once the function has returned", abi.name(r)),
         Content::Vector(_) => "vector argument register".into(),
         Content::VectorResult(_) => "vector result register, once the function has returned".into(),
@@ -56,7 +57,7 @@ impl Serialize for Contract {
         struct ProgramOut<'a> {
             attach: &'static str,
             symbol: &'a str,
-            cookie: i32,
+            cookie: i64,
         }
         let programs: Vec<ProgramOut> = self
             .programs

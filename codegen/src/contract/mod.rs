@@ -12,13 +12,13 @@ pub mod stated;
 use serde::Serialize;
 
 use self::pairing::{Pairing, has_direct};
-use self::stated::Stated;
+use self::stated::{Bracketed, Stated};
 use crate::arch::facts::{Facts, NumberOf, ThreadWord};
 use crate::arch::harden::{ReturnGuard, ReturnStyle, scs};
 use crate::arch::site::Site;
 use crate::ask::frame::{Content, FrameLayout, Stores};
 use crate::ask::kind::{Calls, Entered, Keeps, Kind, KindTraits};
-use crate::ask::spec::{Program, Spec};
+use crate::ask::spec::{Bracket, Program, Programs, Spec};
 use crate::profile::Convention;
 use crate::profile::target::Target;
 use crate::words::abi::{Loc, Reg, RegSet};
@@ -115,7 +115,7 @@ pub struct Contract {
     pub shadow_words: [i32; 2],
     /// For recording with a refill routine: the bit of a record's address that is set if the buffer has no room.
     pub full_bit: i32,
-    /// Statements that only contracts in files have.
+    /// Statements that contracts in files have, and those of functions around programs.
     pub stated: Stated,
 }
 
@@ -169,12 +169,26 @@ fn vectors_kept(kind: Kind, target: &Target) -> u32 {
 /// The traced function, if the trampoline names it.
 fn traced(spec: &Spec) -> Option<Traced> {
     let exits = spec.kind.traits().calls == Calls::Handlers;
-    spec.kind.names_body().then(|| Traced {
+    spec.kind.names_function().then(|| Traced {
         function: spec.body.function.to_owned(),
         resume: spec.body.resume,
         exit: if exits { spec.body.exit.to_owned() } else { String::new() },
         signed: spec.body.signed,
     })
+}
+
+/// The statements that those of a trampoline share with those of a kernel: the functions around programs.
+fn stated(spec: &Spec) -> Stated {
+    let Some(programs) = spec.kind.programs().filter(Programs::bracketed) else { return Stated::default() };
+    let bracketed =
+        |(around, program): (&Bracket, &Program)| Bracketed { around: around.clone(), cookie: Some(program.cookie) };
+    Stated {
+        around_programs: spec.brackets.iter().zip(spec.programs).map(bracketed).collect(),
+        around_function: spec.brackets.get(spec.programs.len()).filter(|_| programs.call_orig).cloned(),
+        own: if programs.call_orig { programs.own } else { RegSet::EMPTY },
+        ip_is_start: programs.ip_arg,
+        ..Stated::default()
+    }
 }
 
 impl Contract {
@@ -253,7 +267,7 @@ impl Contract {
             thread_words,
             shadow_words,
             full_bit,
-            stated: Stated::default(),
+            stated: stated(spec),
         };
         contract.places().map(|()| contract)
     }

@@ -4,8 +4,9 @@ use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Stores};
 use crate::ask::kind::Syscall;
 use crate::ask::live::Live;
-use crate::ask::spec::{Around, Attach, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
+use crate::ask::spec::{Around, Attach, Bracket, Clock, Direct, Event, Events, Form, Kind, Programs, Recorder};
 use crate::contract::demand::{Called, Demand, Holds, Moment, Spot};
+use crate::contract::stated::Bracketed;
 use crate::contract::{Contract, Traced};
 use crate::profile::lsda::PERSONALITY;
 use crate::words::abi::{Reg, RegSet};
@@ -51,7 +52,8 @@ impl About {
         match self {
             About::Arrival | About::Record | About::Note => false,
             About::Call => {
-                handler && matches!(spot, Spot::Reg(_) | Spot::Vector(_) | Spot::Pointee(_) | Spot::StackArgument(_))
+                let given = matches!(spot, Spot::Reg(_) | Spot::Vector(_) | Spot::Pointee(_) | Spot::StackArgument(_));
+                handler && (given || *spot == Spot::RunContext)
             }
             About::Body => body && !aligned && matches!(spot, Spot::Sp | Spot::StackArgument(_)),
             About::Slots => handler && matches!(spot, Spot::Slot(_)),
@@ -507,14 +509,20 @@ impl Contract {
             text.push((&[About::Call], format!("Calls {after}.")));
         }
         let words = count(programs.words.iter().flatten().count(), "word");
-        let ip = if programs.ip_arg { ", before that is ip" } else { "" };
+        text.extend(self.brackets());
+        let (gets, address) = match self.stated.around_programs.is_empty() {
+            true => ("Each gets (context, cookie)", ", before that is ip"),
+            false => ("Each program gets (context)", ", before that is the function's address"),
+        };
+        let ip = if programs.ip_arg { address } else { "" };
         let (behind, and) = match programs.result.regs == RegSet::EMPTY || !programs.call_orig {
             true => ("", ""),
             false => (", then the result", " and the result"),
         };
-        text.push((&[About::Call, About::Slots], format!(
-            "Each gets (context, cookie). The context is {words} of arguments{behind}. Before it is their number{ip}."
-        )));
+        text.push((
+            &[About::Call, About::Slots],
+            format!("{gets}. The context is {words} of arguments{behind}. Before it is their number{ip}."),
+        ));
         text.push((
             &[About::Stores],
             format!("They can change the words of register arguments{and}: the trampoline reloads them."),
@@ -541,9 +549,25 @@ impl Contract {
         text
     }
 
+    /// The sentences for functions around each program, and around all.
+    fn brackets(&self) -> Vec<Said> {
+        let each = self.stated.around_programs.first().map(|Bracketed { around, .. }| {
+            format!(
+                "Calls {}(prog, run context) before each program, and {}(prog, start, run context) after it: start is what the \
+                 first returned. If that is 0, the program is not called. The run context begins with the cookie.",
+                around.enter, around.exit
+            )
+        });
+        let all = self.stated.around_function.as_ref().map(|Bracket { enter, exit, argument, .. }| {
+            let image = argument.as_deref().unwrap_or("an address");
+            format!("Calls {enter}({image}) before all this, and {exit}({image}) after it.")
+        });
+        each.into_iter().chain(all).map(|text| -> Said { (&[About::Call], text) }).collect()
+    }
+
     /// The sentences for a trampoline that calls the traced function: registers preserved at its entry, and at its return.
     fn state_around_function(&self) -> Vec<Said> {
-        let abi = &self.facts.abi;
+        let used = self.stated.own.union(RegSet::of(&[self.facts.abi.fp]));
         let result = self.kind.programs().map(|programs| programs.result);
         let registers = self.ranges(self.demanded(Root::Body));
         let results = match (result.is_some_and(|result| result.vectors > 0), registers.is_empty()) {
@@ -557,7 +581,7 @@ impl Contract {
                 format!(
                     "Preserved at the function's entry: {}, and the callee-saved registers{}. At its return: {}, and the callee-saved registers.",
                     or_none(&self.ranges(self.kept_beyond_c())),
-                    if self.kind.is_shadow() { String::new() } else { format!(" except {}", abi.name(abi.fp)) },
+                    if self.kind.is_shadow() { String::new() } else { format!(" except {}", self.ranges(used)) },
                     or_none(&results)
                 ),
             ),

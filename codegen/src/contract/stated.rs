@@ -1,8 +1,9 @@
-//! Statements that only contracts in files have, not those of generated trampolines: how a trampoline in the middle of a
+//! Statements that contracts in files have, and of generated trampolines at most those that call functions around programs: how a trampoline in the middle of a
 //! function is reached, what its callee gets, and how the trampoline finds its callee.
 
 use crate::words::abi::{Abi, Reg, RegSet};
 use crate::words::error::{Error, Result};
+use crate::words::program::Bracket;
 use crate::words::term::{EntryState, Part, Root, Term, number};
 
 /// A sum: a number, and multiples of roots.
@@ -96,20 +97,6 @@ pub struct Bracketed {
     pub around: Bracket,
     /// The cookie, of 64 bits; `None` if any will do.
     pub cookie: Option<i64>,
-}
-
-/// Two functions that Linux calls around another: `__bpf_prog_enter` and `__bpf_prog_exit` around a program, `__bpf_tramp_enter` and
-/// `__bpf_tramp_exit` around all programs and the traced function (kernel kernel/bpf/trampoline.c).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bracket {
-    /// The function called before.
-    pub enter: String,
-    /// The function called after.
-    pub exit: String,
-    /// The symbol whose address both get as their first argument; `None` if any address will do, so long as both get the same.
-    pub argument: Option<String>,
-    /// The first never says that the program is not to be called.
-    pub always: bool,
 }
 
 /// A variable that holds the address of a function.
@@ -281,7 +268,7 @@ impl ProgramResult {
     }
 }
 
-/// The additional statements of a contract in a file.
+/// The additional statements of a contract in a file, or of a trampoline that calls functions around programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stated {
     /// The arguments of the callee; `None` if its kind and the profile define them.

@@ -123,12 +123,14 @@ pub enum Action {
         /// The number.
         number: i64,
     },
-    /// Bits 48 to 63 of `dst`; the others stay.
-    SetTop {
+    /// 16 bits of `dst`; the others stay.
+    SetBits {
         /// The register that is written.
         dst: Reg,
         /// The bits.
         bits: u16,
+        /// The lowest of them: 0 to 48.
+        from: u8,
     },
     /// `dst` is shifted left by so many bits.
     ShiftLeft {
@@ -136,13 +138,6 @@ pub enum Action {
         dst: Reg,
         /// How far: 0 to 63.
         by: u8,
-    },
-    /// Bits 16 to 31 of `dst`; the others stay.
-    SetHigh {
-        /// The register that is written.
-        dst: Reg,
-        /// The bits.
-        bits: u16,
     },
     /// `dst` = its low 32 bits + `add`, as a number of 32 bits with a sign.
     AddWord {

@@ -122,10 +122,7 @@ fn act(action: Action, abi: &Abi, reads: &mut Touched, writes: &mut Touched) {
         | Action::LinkNext { dst }
         | Action::High { dst, .. }
         | Action::LoadSymbol { dst, .. } => add(writes, dst),
-        Action::SetHigh { dst, .. }
-        | Action::SetTop { dst, .. }
-        | Action::ShiftLeft { dst, .. }
-        | Action::AddWord { dst, .. } => {
+        Action::SetBits { dst, .. } | Action::ShiftLeft { dst, .. } | Action::AddWord { dst, .. } => {
             add(reads, dst);
             add(writes, dst);
         }

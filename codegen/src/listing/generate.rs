@@ -28,6 +28,7 @@ pub(crate) fn generate<'a, I: Isa>(
             Step::Block(role, heading) => cx.listing.lines.push(Line::Block(role, heading)),
             Step::KernelLabel(label) => cx.kernel_label(label),
             Step::Path(way) => cx.local(Local::Path(way)),
+            Step::Refused(n) => cx.local(Local::Refused(n)),
             Step::Record(RecordStep::Recorded(event)) => cx.local(Local::Recorded(event)),
             Step::Record(RecordStep::Room(event)) => cx.local(Local::Room(event)),
             Step::Mark(mark) => cx.local(Local::Mark(mark)),

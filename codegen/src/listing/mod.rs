@@ -8,7 +8,7 @@ pub mod pattern;
 
 use crate::arch::facts::{NumberOf, ThreadWord};
 use crate::ask::frame::{Content, FrameLayout};
-use crate::ask::spec::{Clock, Event, Recorder, Spec};
+use crate::ask::spec::{Bracket, Clock, Event, Recorder, Spec};
 use crate::profile::Convention;
 use crate::profile::lsda;
 use crate::profile::target::Target;
@@ -88,7 +88,7 @@ impl<I> Listing<'_, I> {
 
 /// The error for a label that is referred to, but is in no line.
 pub(crate) fn unbound(local: Local, spec: &Spec) -> Error {
-    Error::Unbound { label: format!(".L{}_{}", spec.name, local.suffix()) }
+    Error::Unbound { label: format!(".L{}_{}{}", spec.name, local.suffix(), local.number()) }
 }
 
 impl<I> Default for Listing<'_, I> {
@@ -273,9 +273,47 @@ impl<'a, I> Lowering<'_, 'a, '_, I> {
             Callee::Named => self.spec.callee,
             Callee::Exit => self.spec.body.exit,
             Callee::Program(n) => self.spec.programs.get(usize::from(n)).map_or("", |p| &p.symbol),
+            Callee::Before(n) => self.bracket(n).map_or("", |bracket| &bracket.enter),
+            Callee::After(n) => self.bracket(n).map_or("", |bracket| &bracket.exit),
             Callee::Body => return self.body(),
         };
         self.symbol(name)
+    }
+
+    fn bracket(&self, n: u8) -> Option<&'a Bracket> {
+        self.spec.brackets.get(usize::from(n))
+    }
+
+    /// Refer to what the functions around a program are given, or those around all.
+    pub fn bracketed(&mut self, n: u8) -> Sym {
+        let argument = self.bracket(n).and_then(|bracket| bracket.argument.as_deref());
+        self.symbol(argument.unwrap_or_default())
+    }
+
+    /// From pc to ip, up to [`Site::MOST_IP_OFFSET`](crate::arch::site::Site::MOST_IP_OFFSET) bytes: to the site, or to the start of a
+    /// function if functions are called around programs.
+    pub fn ip_offset(&self) -> i32 {
+        if self.spec.brackets.is_empty() { self.target.convention.site.ip_offset } else { self.spec.body.resume }
+    }
+
+    /// The registers that the trampoline uses for itself, with their slots.
+    pub fn own(&self) -> impl Iterator<Item = (Reg, Disp)> + use<I> {
+        let slots = self.frame.fields.iter().enumerate().filter_map(|(i, f)| match f.content {
+            Content::Own(reg) => Some((reg, self.field(i))),
+            _ => None,
+        });
+        slots.collect::<Vec<_>>().into_iter()
+    }
+
+    /// The register with what the function before a program returned.
+    ///
+    /// # Errors
+    /// The frame has no slot for one.
+    pub fn start(&self) -> Result<Reg> {
+        let last = self.own().last().map(|(reg, _)| reg);
+        last.ok_or_else(|| {
+            Error::new("no functions are called around programs; valid: a frame with a register for them")
+        })
     }
 
     /// Store or load each result register.

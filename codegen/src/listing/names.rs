@@ -70,6 +70,6 @@ pub struct LocalText<'n> {
 
 impl fmt::Display for LocalText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, ".L{}_{}", self.function, self.local.suffix())
+        write!(f, ".L{}_{}{}", self.function, self.local.suffix(), self.local.number())
     }
 }

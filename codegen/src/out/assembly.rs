@@ -354,7 +354,7 @@ impl Assembly {
 
     /// A symbol for a label. Its number.
     fn local(&mut self, spec: &Spec, local: Local, offset: u32) -> u32 {
-        let name = self.intern(&[".L", spec.name, "_", local.suffix()]);
+        let name = self.intern(&[".L", spec.name, "_", local.suffix(), local.number()]);
         self.locals.push(Symbol { name, offset: Some(offset), size: 0, function: false, protected: false, tls: false });
         self.locals.len() as u32 - 1
     }

@@ -115,8 +115,9 @@ impl Bound {
         let sessions = u32::from(programs.sessions);
         let called = contract.programs.len() as u32 + sessions;
         let at = |attach| contract.programs.iter().filter(|p| p.attach == attach).count() as u32;
-        let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) + sessions > 0);
-        let before = u32::from(!programs.call_orig || at(Attach::Fentry) + sessions + deciding > 0);
+        let bracketed = programs.bracketed();
+        let (deciding, after) = (at(Attach::FmodRet), at(Attach::Fexit) + sessions > 0 || bracketed);
+        let before = u32::from(!programs.call_orig || bracketed || at(Attach::Fentry) + sessions + deciding > 0);
         let words =
             |live: &Live| count(live.regs) + u32::from(live.saved_vectors()) * target.facts.abi.vector_bytes as u32 / 8;
         let (live, result, stack) = (words(&programs.live), words(&programs.result), u32::from(programs.live.stack));
@@ -124,14 +125,17 @@ impl Bound {
         let context = live + stack + 1 + u32::from(programs.ip_arg);
         let result = if after { result } else { 0 };
         let results = body * result + deciding * result + u32::from(deciding > 0);
+        // The functions around each program and around all, and what a program decided, once they have run.
+        let (own, around) = (count(programs.own), if bracketed { 2 * (called + body) } else { 0 });
+        let decided = if bracketed { deciding } else { 0 };
         // The function's way back, and its own place if it goes on there by a register.
         let way = 2 + u32::from(!programs.call_orig && pushes == 0);
         Bound {
-            saved: count(held(&contract.frame, target, |f| matches!(f.content, Content::Reg(_))))
+            saved: count(held(&contract.frame, target, |f| matches!(f.content, Content::Reg(_) | Content::Own(_))))
                 + u32::from(programs.live.saved_vectors()),
             stack: contract.frame.size + 8 * pushes as i32,
-            loads: before * live + stack + body * (stack + result) + way,
-            stores: context + called + results + body * stack + 4 - pushes + pushes * (called + body),
+            loads: before * live + stack + body * (stack + result) + way + own + decided,
+            stores: context + own + called + results + body * stack + 4 - pushes + pushes * (called + body + around),
         }
     }
 
@@ -201,7 +205,7 @@ fn held(frame: &FrameLayout, target: &Target, wanted: impl Fn(&Field) -> bool) -
     let records = frame.records.iter().map(|r| r.ret);
     for content in frame.fields.iter().filter(|f| wanted(f)).map(|f| f.content).chain(records) {
         regs.extend(match content {
-            Content::Reg(reg) => Some(reg),
+            Content::Reg(reg) | Content::Own(reg) => Some(reg),
             Content::Pc => target.convention.site.pc.reg(),
             Content::ParentIp => target.convention.site.parent_ip.reg(),
             _ => None,
@@ -261,6 +265,9 @@ pub(crate) fn cost(spec: &Spec, target: &Target, listing: &Listing<impl Instruct
     Ok(total)
 }
 
+/// The way on which no program is called.
+const REFUSED: &str = "refused";
+
 /// Labels lie behind the branches to them, but for where a record is written, and where an entry of the shadow stack is looked at:
 /// no walk goes back there twice. So every walk ends.
 fn walk(
@@ -289,6 +296,14 @@ fn walk(
         match effects.flow {
             Flow::Next | Flow::Call if !listing.lines.get(at).is_none_or(resumed) => {}
             Flow::Jump(local) => at = listing.label(local, spec)?,
+            // Of programs that functions around them may refuse, all are called, or none is. Then none has a result.
+            Flow::Branch(local @ Local::Refused(_)) if path.path == REFUSED => at = listing.label(local, spec)?,
+            Flow::Branch(local @ Local::Refused(0)) => {
+                let taken = PathCost { path: REFUSED, ..path.clone() };
+                walk((spec, listing), listing.label(local, spec)?, depth, taken, total)?;
+            }
+            Flow::Branch(Local::Refused(_)) => {}
+            Flow::Branch(Local::Path(_)) if path.path == REFUSED => {}
             Flow::Branch(local) => {
                 // One entry that is passed over tells what each takes.
                 let name = if local == Local::Find { path.path } else { local.suffix() };

@@ -119,6 +119,8 @@ impl Side<'_> {
             Step::BranchIfResult => out.push("if the result is not 0: past the function".into()),
             Step::Gap => out.push("gap for a jump".into()),
             Step::SaveCounted | Step::RestoreCounted => out.push("what counts tail calls".into()),
+            Step::KeepStart | Step::LoadDecision => out.extend(fixed_words(step)),
+            Step::BranchIfRefused(_) | Step::Refused(_) | Step::RestoreOwn => out.extend(fixed_words(step)),
             Step::SaveDecision => out.push("the result is what it returned".into()),
             Step::Meta(word) => out.push(format!("what the context says of itself = {word:#x}")),
             Step::Detach => out.push("room for a jump past the program".into()),
@@ -162,6 +164,7 @@ impl Side<'_> {
         match content {
             Content::Reg(reg) if names => self.target.facts.abi.name(reg).to_owned(),
             Content::Reg(reg) => self.register(reg),
+            Content::Own(reg) => self.register(reg),
             Content::Result(reg) if names => format!("result {}", self.target.facts.abi.name(reg)),
             Content::Result(_) => "result".into(),
             Content::Pc => "pc".into(),
@@ -226,6 +229,10 @@ fn fixed_words(step: Step) -> Option<String> {
         Step::PushReturn => "parent_ip and sp onto the shadow stack".to_owned(),
         Step::FindReturn => "the function's own entry of the shadow stack".to_owned(),
         Step::PopReturn => "parent_ip from the shadow stack".to_owned(),
+        Step::KeepStart => "what it returned is kept".to_owned(),
+        Step::BranchIfRefused(_) => "if that is 0: past the program".to_owned(),
+        Step::LoadDecision => "the result so far".to_owned(),
+        Step::RestoreOwn => "the registers that it used for itself".to_owned(),
         Step::PassOver => "entries of functions that did not return are passed over".to_owned(),
         _ => return None,
     })
@@ -272,6 +279,8 @@ fn value_words(value: Value) -> String {
         Value::Fregs => "fregs".into(),
         Value::Context => "the context".into(),
         Value::Cookie => "the cookie's address".into(),
+        Value::Bracket(_) | Value::BracketAgain(_) => "what the functions around it are given".into(),
+        Value::Start => "what the function before it returned".into(),
         Value::Argument(n) => format!("the function's argument {n}"),
         Value::Result(n) => format!("the function's result {n}"),
     }
@@ -288,6 +297,12 @@ fn call_words(callee: Callee, contract: &Contract) -> String {
             Some(program) => format!("call of {}", program.symbol),
             None => "call of a program".into(),
         },
+        Callee::Before(n) | Callee::After(n) => {
+            let around = contract.stated.brackets().nth(n.into()).flatten();
+            let first = matches!(callee, Callee::Before(_));
+            let name = around.map(|around| if first { &around.enter } else { &around.exit });
+            format!("call of {}", name.map_or("a function around others", |name| name))
+        }
         Callee::Exit => {
             format!("call of {}", contract.traced.as_ref().map_or("the exit handler", |t| &t.exit))
         }

@@ -51,6 +51,13 @@ impl Plan {
                 spec.kind.traits().word
             )));
         }
+        if let Some(programs) = spec.kind.programs() {
+            let all = if programs.bracketed() { spec.programs.len() + usize::from(programs.call_orig) } else { 0 };
+            let given = spec.brackets.len();
+            if given != all {
+                return Err(Error::new(format!("programs have {given} pairs of functions around them; valid: {all}")));
+            }
+        }
         let frame = target.frame(spec.kind)?;
         self.signed = spec.body.signed && spec.kind.names_body();
         match spec.kind {
@@ -339,6 +346,9 @@ impl Plan {
 
     fn programs(&mut self, programs: &Programs, spec: &Spec, target: &Target) {
         let (after, instead) = (Attach::AFTER.iter().any(|at| spec.has(*at)), spec.has(Attach::FmodRet));
+        let (bracketed, all) = (programs.bracketed(), spec.programs.len() as u8);
+        // The last function around all overwrites the result, as programs after the function do.
+        let after = after || bracketed && programs.call_orig;
         // The first call of a program clobbers values that the function returned besides its result.
         let counted = programs.tail_call.is_some_and(|counted| counted.returned) && instead && !after;
         self.landing_pad(spec.kind, target);
@@ -352,18 +362,24 @@ impl Plan {
         }
         self.push(&[Step::Block(Role::Frame, "frame records: the function's caller, then the function")]);
         self.push(&[Step::Link(0), Step::Link(1)]);
+        if bracketed && programs.call_orig {
+            self.push(&[Step::Block(Role::Arguments, "before all: (image)"), Step::Arg(0, Value::Bracket(all))]);
+            self.call(target, Callee::Before(all));
+        }
         let first = self.programs_at(&[Attach::Fentry, Attach::Fsession], 0, after, spec, target);
-        if instead && !programs.has_sessions() {
+        if instead && (bracketed || !programs.has_sessions()) {
             self.push(&[Step::Block(Role::Saves, "no result yet"), Step::ClearResult]);
         }
         let first = self.programs_at(&[Attach::FmodRet], first, after, spec, target);
         let back = Step::Block(Role::Restores, "context -> the function's arguments");
         if !programs.call_orig {
-            self.push(&[back, Step::Restore, Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
+            self.push(&[back, Step::Restore]);
+            self.restore_own(programs);
+            self.push(&[Step::Block(Role::Exit, ""), Step::RestoreSite(ExitPath::Function)]);
             self.push(&[Step::Free(ExitPath::Function), Step::Leave(ExitPath::Function)]);
             return;
         }
-        if first > 0 {
+        if first > 0 || bracketed {
             self.push(&[back, Step::Restore]);
         }
         self.push(&[Step::Block(Role::Call, "the traced function, which returns here")]);
@@ -384,13 +400,24 @@ impl Plan {
         }
         self.programs_at(Attach::AFTER, first, after, spec, target);
         self.push(&[Step::KernelLabel(KernelLabel::Epilogue)]);
+        if bracketed {
+            self.push(&[Step::Block(Role::Arguments, "after all: (image)"), Step::Arg(0, Value::Bracket(all))]);
+            self.call(target, Callee::After(all));
+        }
         if after {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreResults]);
         } else if counted {
             self.push(&[Step::Block(Role::Restores, ""), Step::RestoreCounted]);
         }
+        self.restore_own(programs);
         self.push(&[Step::Block(Role::Exit, "")]);
         self.leave_to_caller(spec.kind, target);
+    }
+
+    fn restore_own(&mut self, programs: &Programs) {
+        if programs.bracketed() {
+            self.push(&[Step::RestoreOwn]);
+        }
     }
 
     fn sled(&mut self, target: &Target) {
@@ -567,22 +594,25 @@ impl Plan {
                     Step::Detach,
                 ]);
             }
-            let heading = match attach {
-                Attach::Fentry => "fentry(context, cookie)",
-                Attach::FmodRet => "fmod_ret(context, cookie)",
-                Attach::Fexit => "fexit(context, cookie)",
-                Attach::Fsession => "fsession(context, cookie)",
-            };
-            self.push(&[Step::Block(Role::Arguments, heading), Step::Cookie(cookie)]);
-            self.push(&[Step::Arg(0, Value::Context), Step::Arg(1, Value::Cookie)]);
-            self.call(target, Callee::Program(n as u8));
-            if attach == Attach::FmodRet {
-                let heading = "anything but 0 is the function's result, and it is not called";
-                self.push(&[Step::Block(Role::Dispatch, heading)]);
-                if stored {
-                    self.push(&[Step::SaveDecision]);
+            let decides = attach == Attach::FmodRet;
+            let heading = "anything but 0 is the function's result, and it is not called";
+            let dispatch = Step::Block(Role::Dispatch, heading);
+            if spec.kind.programs().is_some_and(|programs| programs.bracketed()) {
+                self.bracketed(n as u8, (place, decides), cookie, target);
+                if decides {
+                    self.push(&[dispatch, Step::LoadDecision, Step::BranchIfResult]);
                 }
-                self.push(&[Step::BranchIfResult]);
+            } else {
+                self.push(&[Step::Block(Role::Arguments, attach.called_with()), Step::Cookie(cookie)]);
+                self.push(&[Step::Arg(0, Value::Context), Step::Arg(1, Value::Cookie)]);
+                self.call(target, Callee::Program(n as u8));
+                if decides {
+                    self.push(&[dispatch]);
+                    if stored {
+                        self.push(&[Step::SaveDecision]);
+                    }
+                    self.push(&[Step::BranchIfResult]);
+                }
             }
             if detached {
                 self.push(&[Step::KernelLabel(KernelLabel::Skipped(place))]);
@@ -590,6 +620,24 @@ impl Plan {
             place += 1;
         }
         place
+    }
+
+    /// Call program `n` between the two functions around it. The one before it may say that it is not called.
+    fn bracketed(&mut self, n: u8, (place, decides): (u8, bool), cookie: i64, target: &Target) {
+        self.push(&[Step::Block(Role::Arguments, "before a program: (prog, run context)"), Step::Cookie(cookie)]);
+        self.push(&[Step::Arg(0, Value::Bracket(n)), Step::Arg(1, Value::Cookie)]);
+        self.call(target, Callee::Before(n));
+        self.push(&[Step::Block(Role::Dispatch, "0: the program is not called"), Step::KeepStart]);
+        self.push(&[Step::BranchIfRefused(place)]);
+        self.push(&[Step::Block(Role::Arguments, "the program: (context)"), Step::Arg(0, Value::Context)]);
+        self.call(target, Callee::Program(n));
+        if decides {
+            self.push(&[Step::SaveDecision]);
+        }
+        let heading = "after the program: (prog, start, run context)";
+        self.push(&[Step::Refused(place), Step::Block(Role::Arguments, heading)]);
+        self.push(&[Step::Arg(0, Value::BracketAgain(n)), Step::Arg(1, Value::Start), Step::Arg(2, Value::Cookie)]);
+        self.call(target, Callee::After(n));
     }
 
     fn call(&mut self, target: &Target, callee: Callee) {

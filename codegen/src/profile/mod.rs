@@ -132,14 +132,15 @@ pub struct ProgramsConvention {
     pub sessions: bool,
     /// How BPF programs count tail calls; `None` if the traced function cannot be a BPF program.
     pub tail_call: Option<TailCall>,
-    /// What the kernel's own trampolines of this kind do otherwise than ours.
+    /// The form of the kernel's own trampolines of this kind: generated ones have it too where functions are called around programs.
     pub written: WrittenPrograms,
 }
 
 /// The form of the trampolines that a kernel writes for programs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WrittenPrograms {
-    /// Callee-saved registers that hold the trampoline's own values while the traced function runs.
+    /// Callee-saved registers that hold the trampoline's own values while the traced function runs; none if the profile has no such
+    /// form.
     pub own: RegSet,
     /// The alignment that the traced function's SP keeps, in bytes; `None` if it is that of the psABI.
     pub body_align: Option<u32>,

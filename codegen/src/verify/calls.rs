@@ -9,6 +9,7 @@ use crate::ask::kind::Kind;
 use crate::contract::demand::Called;
 use crate::effect::action::Action;
 use crate::words::abi::RegSet;
+use crate::words::program::Bracket;
 use crate::words::step::{Sym, Value as Argument};
 
 impl Checker<'_> {
@@ -31,6 +32,7 @@ impl Checker<'_> {
         self.records(line, state);
         match called {
             Called::Body => self.body(line, sp, state),
+            Called::Before(n) | Called::After(n) => self.around(line, (called, n), sp, state),
             _ => self.handler(line, called, sp, state),
         }
         state.calls += 1;
@@ -58,9 +60,12 @@ impl Checker<'_> {
             self.same(line, Property::Calls, "what is called", wanted, found);
             return;
         }
+        let around = |n| contract.stated.brackets().nth(n).flatten();
         let (name, add) = match called {
             Called::Callback | Called::Named | Called::ExitHandler => (contract.callee.as_str(), 0),
             Called::Program(n) => (contract.programs.get(n).map_or("", |p| &p.symbol), 0),
+            Called::Before(n) => (around(n).map_or("", |around| &around.enter), 0),
+            Called::After(n) => (around(n).map_or("", |around| &around.exit), 0),
             Called::Body => traced.map_or(("", 0), |t| (t.function.as_str(), t.resume)),
             Called::Exit => traced.map_or(("", 0), |t| (t.exit.as_str(), 0)),
             // Nothing generates what calls these.
@@ -173,6 +178,40 @@ impl Checker<'_> {
         }
     }
 
+    /// A function around a program, or around all.
+    fn around(&mut self, line: usize, (called, n): (Called, usize), sp: i32, state: &mut State) {
+        self.holds(line, At::call(state.calls, sp), state);
+        let of_program = n < self.contract.stated.around_programs.len();
+        let (before, call) = (matches!(called, Called::Before(_)), state.calls as u8);
+        let given = self.argument(if before { 1 } else { 2 }, state);
+        if of_program && before {
+            state.run_context = given.on_stack();
+            if given.on_stack().is_none_or(|at| at < sp || at + Bracket::RUN_CONTEXT > self.top) {
+                self.fault(line, Property::Arguments, "the run context is not on our part of the stack");
+            }
+        } else if let (true, Some(at)) = (of_program, state.run_context) {
+            self.same(line, Property::Arguments, "the run context", Value::stack(at), given);
+            let kept = Value::of(Root::Left(at + Bracket::SAVED, call.saturating_sub(2)));
+            self.same(
+                line,
+                Property::Arguments,
+                "what is kept in the run context",
+                kept,
+                state.memory.load(at + Bracket::SAVED),
+            );
+        }
+        self.clobber(Some(0), state);
+        if let (true, Some(at)) = (of_program, state.run_context) {
+            state.memory.store(at, Value::lost(Why::Clobbered));
+            let own =
+                if before { Value::of(Root::Left(at + Bracket::SAVED, call)) } else { Value::lost(Why::Clobbered) };
+            state.memory.store(at + Bracket::SAVED, own);
+        }
+        if let Some(&ret) = self.abi.rets.first() {
+            state.set(ret, Value::of(Root::Returned(call)));
+        }
+    }
+
     pub(super) fn argument(&self, n: usize, state: &State) -> Value {
         self.abi.args.get(n).map_or(Value::lost(Why::Computed), |reg| state.get(*reg))
     }
@@ -189,14 +228,26 @@ impl Checker<'_> {
         }
     }
 
-    /// Did it return something that nobody has looked at yet?
-    pub(super) fn undecided(&self, call: u8, state: &State) -> bool {
-        usize::from(call) + 1 == state.calls && !state.decided && self.may_decide(call.into())
+    /// The call that decides the way by what it has returned, if nobody has looked at that yet.
+    pub(super) fn undecided(&self, state: &State) -> Option<u8> {
+        let last = state.calls.checked_sub(1).filter(|_| !state.decided)?;
+        let of_program = |n: usize| n < self.contract.stated.around_programs.len();
+        let call = match self.calls.get(last)? {
+            Called::Before(n) if of_program(*n) => last,
+            Called::Program(_) if self.contract.stated.around_programs.is_empty() && self.may_decide(last) => last,
+            // The function behind the program does not overwrite what that has decided.
+            Called::After(_) => {
+                let refused = state.refused.map(usize::from);
+                last.checked_sub(1).filter(|call| refused != call.checked_sub(1) && self.may_decide(*call))?
+            }
+            _ => return None,
+        };
+        Some(call as u8)
     }
 
     /// Somebody must have looked at what the last call returned, where that decides the way.
     pub(super) fn decided(&mut self, line: usize, state: &State) {
-        if state.calls.checked_sub(1).is_some_and(|call| self.undecided(call as u8, state)) {
+        if self.undecided(state).is_some() {
             self.fault(line, Property::Control, "nobody asked what the program before returned");
         }
     }

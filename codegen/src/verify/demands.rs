@@ -108,9 +108,8 @@ impl Checker<'_> {
             Spot::Reg(reg) => state.get(reg),
             Spot::Flags => state.flags,
             Spot::StackArgument(n) => state.memory.load(at.sp + 8 * i32::from(n)),
-            Spot::Pointee(reg) => {
-                state.get(reg).on_stack().map_or(Value::lost(Why::Computed), |place| state.memory.load(place))
-            }
+            Spot::Pointee(reg) => self.pointee(state.get(reg), state),
+            Spot::RunContext => self.pointee(self.argument(1, state), state),
             Spot::Slot(_) => state.memory.load(slot?.1),
             Spot::Sp if self.is_body(at.moment) => Value::stack(at.sp - self.abi.return_bytes() as i32),
             Spot::Sp => Value::stack(at.sp),
@@ -118,9 +117,12 @@ impl Checker<'_> {
             Spot::ReturnAddress => placed(self.abi.link.map_or(Loc::Stack(0), Loc::Reg)),
             Spot::Pc => placed(self.site.pc),
             Spot::ParentIp => placed(self.site.parent_ip),
-            // The checker of listings knows no call around a program: none is generated.
-            Spot::Vector(_) | Spot::RunContext => return None,
+            Spot::Vector(_) => return None,
         })
+    }
+
+    fn pointee(&self, pointer: Value, state: &State) -> Value {
+        pointer.on_stack().map_or(Value::lost(Why::Computed), |place| state.memory.load(place))
     }
 
     fn slot(&self, spot: Spot, base: Option<i32>) -> Option<(&'_ Field, i32)> {

@@ -37,6 +37,8 @@ struct State {
     untraced: bool,
     /// The return address is on it.
     pushed: bool,
+    /// A program was not called, because the function before it said so.
+    refused: bool,
 }
 
 /// The faults in the order of a plan's steps; empty if it is right.
@@ -68,6 +70,14 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
                         there.untraced = step == Step::BranchIfNoRoomToReturn;
                         ways.push((to, there));
                     }
+                    None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
+                }
+            }
+            if let Step::BranchIfRefused(n) = step {
+                match plan.steps.iter().position(|s| *s == Step::Refused(n)) {
+                    // One on each way: with all combinations, ways would be without number.
+                    Some(_) if state.refused => {}
+                    Some(to) => ways.push((to, State { calls: state.calls + 1, refused: true, ..state.clone() })),
                     None => faults.push(fault(at, Property::Control, "a branch to a place that is nowhere")),
                 }
             }
@@ -143,11 +153,14 @@ fn fault(line: usize, property: Property, what: &str) -> Fault {
 fn arguments(called: Called, contract: &Contract) -> u16 {
     let first = |n: usize| (1_u16 << n) - 1;
     let behind_ip = contract.kind.direct().filter(|direct| direct.ip);
+    let bracketed = |n: usize| n < contract.stated.around_programs.len();
     match (called, contract.kind.traits().gives) {
         (Called::Callback | Called::Named, Gives::Frame) => first(contract.convention.callback.arguments.len()),
         (Called::Exit | Called::ExitHandler, Gives::Frame) => first(1),
         (Called::Exit, _) => first(contract.facts.abi.rets.len()),
-        (Called::Program(_), _) => first(2),
+        (Called::Program(n), _) => first(if bracketed(n) { 1 } else { 2 }),
+        (Called::Before(n), _) => first(if bracketed(n) { 2 } else { 1 }),
+        (Called::After(n), _) => first(if bracketed(n) { 3 } else { 1 }),
         // They are where they were, if there is no ip before them.
         (Called::Named, _) => behind_ip.map_or(0, |direct| first(usize::from(direct.args) + 1)),
         (Called::Body | Called::Callback | Called::ExitHandler | Called::Kernel | Called::Context, _) => 0,
@@ -179,14 +192,10 @@ fn follow(
         | Step::Link(_)
         | Step::MarkRegs
         | Step::Cookie(_)
+        | Step::KeepStart
         | Step::Meta(_)
         | Step::ClearResult => {
-            wrong(!state.allocated, Property::Memory, "something is stored before there is a frame")?;
-            if step == Step::Save {
-                let of_function = contract.kind.recorder().is_some_and(|recorder| recorder.keeps_all);
-                wrong(state.calls > 0 && !of_function, Property::Registers, "state is saved after a call")?;
-                (state.saved, state.restored) = (true, true);
-            }
+            stored(step, state, contract)?;
         }
         Step::Arg(n, _) => {
             wrong(!state.saved, Property::Registers, "an argument overwrites what is not saved")?;
@@ -201,7 +210,9 @@ fn follow(
             wrong(!state.allocated, Property::Slots, "state or results are restored from a frame that is gone")?;
             state.restored = true;
         }
-        Step::LoadDirect => wrong(!state.allocated, Property::Slots, "a direct-call cell in a frame that is gone")?,
+        Step::LoadDirect | Step::LoadDecision | Step::RestoreOwn => {
+            wrong(!state.allocated, Property::Slots, "a load from a frame that is gone")?;
+        }
         Step::Free(_) | Step::FreeWithReturn => {
             wrong(!state.allocated, Property::Stack, "a frame is released that is not there")?;
             state.allocated = false;
@@ -225,12 +236,29 @@ fn follow(
         | Step::TakeResult
         | Step::RestoreSite(_)
         | Step::BranchIfResult
+        | Step::BranchIfRefused(_)
+        | Step::Refused(_)
         | Step::Gap
         | Step::Detach
         | Step::BranchIfDirect
         | Step::BranchIfJump
         | Step::BranchIfNoRoomToReturn
         | Step::Path(_) => {}
+    }
+    Ok(())
+}
+
+/// Something is stored to the frame.
+fn stored(step: Step, state: &mut State, contract: &Contract) -> Result<(), (Property, &'static str)> {
+    if !state.allocated {
+        return Err((Property::Memory, "something is stored before there is a frame"));
+    }
+    if step == Step::Save {
+        let of_function = contract.kind.recorder().is_some_and(|recorder| recorder.keeps_all);
+        if state.calls > 0 && !of_function {
+            return Err((Property::Registers, "state is saved after a call"));
+        }
+        (state.saved, state.restored) = (true, true);
     }
     Ok(())
 }
@@ -314,6 +342,8 @@ fn call(
         Callee::Body => called == Called::Body,
         Callee::Exit => called == Called::Exit,
         Callee::Program(n) => called == Called::Program(n.into()),
+        Callee::Before(n) => called == Called::Before(n.into()),
+        Callee::After(n) => called == Called::After(n.into()),
     };
     state.calls += 1;
     if !fits {

@@ -21,6 +21,8 @@ pub(super) enum Question {
     Early,
     /// Did this call return anything but 0?
     Skip(u8),
+    /// Did this call say that the program behind it is to be called?
+    Enter(u8),
     /// Is there no room for this slot?
     Full(u8),
     /// Has the record in this slot no time?
@@ -456,13 +458,10 @@ impl Checker<'_> {
                 (dst, if is_its { Value::of(Root::Thread) } else { Value::lost(Why::Computed) })
             }
             Action::SetWide { dst, number } => (dst, Value::number(number)),
-            Action::SetTop { dst, bits } => {
-                (dst, number(state.get(dst), |n| n & !(0xffff << 48) | i64::from(bits) << 48))
+            Action::SetBits { dst, bits, from } => {
+                (dst, number(state.get(dst), |n| n & !(0xffff << from) | i64::from(bits) << from))
             }
             Action::ShiftLeft { dst, by } => (dst, number(state.get(dst), |n| n.wrapping_shl(by.into()))),
-            Action::SetHigh { dst, bits } => {
-                (dst, number(state.get(dst), |n| n & !0xffff_0000 | i64::from(bits) << 16))
-            }
             Action::AddWord { dst, add } => (dst, number(state.get(dst), |n| i64::from((n as i32).wrapping_add(add)))),
             Action::Address { dst, sym } => (dst, Value::of(Root::Symbol(sym))),
             Action::LinkNext { dst } => (dst, Value::of(Root::Next(at as u16))),
@@ -581,6 +580,13 @@ impl Checker<'_> {
                 state.calls = body.map_or(state.calls, |body| body + 1);
             }
             (Question::Skip(call), false) => state.replace(Value::of(Root::Returned(call)), Value::number(0)),
+            (Question::Enter(_), true) => {}
+            (Question::Enter(call), false) => {
+                // One on each way: with all combinations, ways would be without number.
+                let first = state.refused.is_none();
+                (state.refused, state.calls) = (Some(call), state.calls + 1);
+                return first;
+            }
             (Question::NoRoomToReturn, _) => state.shadow.full = Some(answer),
             (Question::AnotherEntry(_), true) => {
                 (state.shadow.passed, state.shadow.below) = (state.shadow.passed + 1, None);
@@ -609,10 +615,14 @@ impl Checker<'_> {
             Root::Full(n) if value.add == 0 => {
                 state.slots.get(usize::from(n)).is_some_and(|slot| slot.full.is_none()).then_some(Question::Full(n))
             }
-            Root::Number if self.thread.is_some_and(|places| places.recorder.pair) => {
+            // The result that stays where a program is not called that may decide it.
+            Root::Number if self.thread.is_some_and(|places| places.recorder.pair) || state.refused.is_some() => {
                 Some(Question::Known(value.add != 0))
             }
-            Root::Returned(call) if value.add == 0 => self.undecided(call, state).then_some(Question::Skip(call)),
+            Root::Returned(call) if value.add == 0 && self.undecided(state) == Some(call) => {
+                let enters = matches!(self.calls.get(usize::from(call)), Some(Called::Before(_)));
+                Some(if enters { Question::Enter(call) } else { Question::Skip(call) })
+            }
             _ => None,
         }
     }

@@ -297,6 +297,10 @@ pub(super) struct State {
     pub jump: Option<bool>,
     /// The number of the call of the program whose result stands for that of the traced function.
     pub skipped_by: Option<u8>,
+    /// The number of the call before the program that was not called, if there is one on this way.
+    pub refused: Option<u8>,
+    /// The offset of the run context that the function before a program was given.
+    pub run_context: Option<i32>,
     /// The code has tested the return value of the last call.
     pub decided: bool,
     /// The traced function was called.
@@ -328,6 +332,8 @@ impl State {
             jump: None,
             early: None,
             skipped_by: None,
+            refused: None,
+            run_context: None,
             decided: false,
             returned: false,
             thrown: None,

@@ -30,6 +30,16 @@ impl Attach {
             Attach::Fsession => "--fsession",
         }
     }
+
+    /// How a program there is called directly.
+    pub fn called_with(self) -> &'static str {
+        match self {
+            Attach::Fentry => "fentry(context, cookie)",
+            Attach::FmodRet => "fmod_ret(context, cookie)",
+            Attach::Fexit => "fexit(context, cookie)",
+            Attach::Fsession => "fsession(context, cookie)",
+        }
+    }
 }
 
 /// The numbers of the programs that are called at these points, in the order of the calls: as they are listed, but those that may
@@ -51,15 +61,38 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// A C function that is called with a context: `u64 program(u64 *context, u64 *cookie)`.
+/// A C function that is called with a context: `u64 program(u64 *context, u64 *cookie)`, or with functions around it
+/// `u64 program(u64 *context)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
     /// The point at which the program is called.
     pub attach: Attach,
     /// The program's symbol.
     pub symbol: Cow<'static, str>,
-    /// The value at `cookie` while the program runs: 31 bits, which every architecture can store in two instructions.
-    pub cookie: i32,
+    /// The value at `cookie` while the program runs.
+    pub cookie: i64,
+}
+
+/// Two functions that Linux calls around another: `__bpf_prog_enter` and `__bpf_prog_exit` around a program, `__bpf_tramp_enter` and
+/// `__bpf_tramp_exit` around all programs and the traced function (kernel kernel/bpf/trampoline.c).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bracket {
+    /// The function called before.
+    pub enter: Cow<'static, str>,
+    /// The function called after.
+    pub exit: Cow<'static, str>,
+    /// The symbol whose address both get as their first argument; `None` if any address will do, so long as both get the same.
+    pub argument: Option<Cow<'static, str>>,
+    /// The first never says that the program is not to be called.
+    pub always: bool,
+}
+
+impl Bracket {
+    /// Bytes of `struct bpf_tramp_run_ctx`, which the functions around a program are given (kernel include/linux/bpf.h). The first
+    /// word is the cookie.
+    pub const RUN_CONTEXT: i32 = 16;
+    /// Where in it they keep the context of their caller.
+    pub const SAVED: i32 = 8;
 }
 
 impl Program {

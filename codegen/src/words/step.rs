@@ -69,8 +69,14 @@ pub enum Value {
     Result(u8),
     /// Address of the first word of a context.
     Context,
-    /// Address of the cookie.
+    /// Address of the cookie, which is that of the run context.
     Cookie,
+    /// The address that the functions around a program are given, or those around all: with this number in the spec.
+    Bracket(u8),
+    /// The same, for the second of the two functions around a program.
+    BracketAgain(u8),
+    /// What the function before a program returned.
+    Start,
 }
 
 /// The callee of a call.
@@ -92,6 +98,10 @@ pub enum Callee {
     Exit,
     /// The program with this number in the spec.
     Program(u8),
+    /// The function that is called before a program, or before all: with this number in the spec.
+    Before(u8),
+    /// The function that is called after it.
+    After(u8),
 }
 
 /// A way out of a trampoline.
@@ -137,6 +147,21 @@ impl ExitPath {
             ExitPath::Caller => "caller",
         }
     }
+}
+
+/// The most calls of functions around others: two for each program, and two around all.
+const MOST_BRACKETED: usize = 2 * Program::MOST + 2;
+
+/// A label's number, up to [`MOST_BRACKETED`].
+fn numeral(n: u8) -> &'static str {
+    const NUMBERS: [&str; MOST_BRACKETED] = [
+        "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19",
+        "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31", "32", "33", "34", "35", "36", "37",
+        "38", "39", "40", "41", "42", "43", "44", "45", "46", "47", "48", "49", "50", "51", "52", "53", "54", "55",
+        "56", "57", "58", "59", "60", "61", "62", "63", "64", "65", "66", "67", "68", "69", "70", "71", "72", "73",
+        "74", "75", "76", "77",
+    ];
+    NUMBERS.get(usize::from(n)).copied().unwrap_or_default()
 }
 
 /// A label that the kernel's C code knows by name.
@@ -190,15 +215,7 @@ impl KernelLabel {
 
     /// The number appended to the suffix, for labels with numbers; else empty.
     pub fn number(self) -> &'static str {
-        const NUMBERS: [&str; Program::MOST] = [
-            "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
-            "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31", "32", "33", "34", "35", "36",
-            "37",
-        ];
-        match self {
-            KernelLabel::Skip(n) | KernelLabel::Skipped(n) => NUMBERS.get(usize::from(n)).copied().unwrap_or_default(),
-            _ => "",
-        }
+        if let KernelLabel::Skip(n) | KernelLabel::Skipped(n) = self { numeral(n) } else { "" }
     }
 
     /// The label that stands for all labels with numbers in a profile.
@@ -292,7 +309,17 @@ pub enum Step {
     /// Set the result that programs see to 0.
     ClearResult,
     /// Store a program's cookie.
-    Cookie(i32),
+    Cookie(i64),
+    /// Keep what the function before a program returned.
+    KeepStart,
+    /// If that is 0, branch past the program to [`Step::Refused`] of this number.
+    BranchIfRefused(u8),
+    /// The target of [`Step::BranchIfRefused`].
+    Refused(u8),
+    /// Load what a program decided, for [`Step::BranchIfResult`].
+    LoadDecision,
+    /// Load the registers that the trampoline uses for itself.
+    RestoreOwn,
     /// Store the word before a context: [`crate::ask::kind::Programs::meta`].
     Meta(i64),
     /// An instruction that does nothing, with room for a jump.
@@ -425,10 +452,14 @@ pub enum Local {
     Timed(Event),
     /// A place that the table of call sites names.
     Mark(Mark),
+    /// Behind the program of the call with this number, which is not called if the function before it says so.
+    Refused(u8),
+    /// The instruction that a second one refers to, for an address that functions around programs are given; counted from 0.
+    BracketAnchor(u8),
 }
 
 impl Local {
-    /// The label's suffix in the text.
+    /// The label's suffix in the text, without its number.
     pub fn suffix(self) -> &'static str {
         match self {
             Local::Path(ExitPath::EarlyDirect) => "direct_early",
@@ -464,7 +495,14 @@ impl Local {
             Local::Mark(Mark::Pad) => "pad",
             Local::Mark(Mark::Resume) => "resume",
             Local::Mark(Mark::End) => "end",
+            Local::Refused(_) => "refused_",
+            Local::BracketAnchor(_) => "bracket_",
         }
+    }
+
+    /// The number behind the suffix, for labels with numbers; else empty.
+    pub fn number(self) -> &'static str {
+        if let Local::Refused(n) | Local::BracketAnchor(n) = self { numeral(n) } else { "" }
     }
 
     /// A small number for each label.
@@ -494,10 +532,14 @@ impl Local {
             Local::PassOver => 24,
             Local::NoSlot => 25,
             Local::Mark(mark) => 27 + mark as usize,
+            Local::Refused(n) => Local::REFUSED + usize::from(n),
+            Local::BracketAnchor(n) => Local::BRACKETS + usize::from(n),
         }
     }
 
-    pub(crate) const COUNT: usize = 27 + Mark::ALL.len();
+    const REFUSED: usize = 27 + Mark::ALL.len();
+    const BRACKETS: usize = Local::REFUSED + Program::MOST;
+    pub(crate) const COUNT: usize = Local::BRACKETS + MOST_BRACKETED;
 }
 
 /// The name behind a number in the text.
@@ -561,6 +603,8 @@ mod tests {
         let of_events = [ClockAnchor, Recorded, Room, Refill, Timed].map(|of| events.map(of));
         let labels = [Anchor, BodyAnchor, CalleeAnchor, Rebalance, NoSlot, Find, PassOver].into_iter();
         let labels = labels.chain(ways.map(Path)).chain(of_events.concat()).chain(Mark::ALL.map(Local::Mark));
+        let labels = labels.chain((0..Program::MOST as u8).map(Local::Refused));
+        let labels = labels.chain((0..MOST_BRACKETED as u8).map(Local::BracketAnchor));
         let mut numbers = BTreeMap::new();
         for label in labels {
             let other = numbers.insert(label.index(), label);

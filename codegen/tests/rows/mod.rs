@@ -322,7 +322,7 @@ fn told(effects: &Effects) -> Vec<i64> {
         Action::Add { add, .. } | Action::AddWord { add, .. } => all.push(i64::from(add)),
         Action::Set { number, .. } | Action::CompareNumber { number, .. } => all.push(i64::from(number)),
         Action::SetWide { number, .. } => all.push(number),
-        Action::SetHigh { bits, .. } | Action::SetTop { bits, .. } => all.push(i64::from(bits)),
+        Action::SetBits { bits, .. } => all.push(i64::from(bits)),
         Action::ShiftLeft { by, .. } => all.push(i64::from(by)),
         Action::LoadAt { at, .. } => all.push(i64::from(at)),
         Action::PushAt { at, .. } | Action::CompareAt { at, .. } | Action::TestAt { at, .. } => {

@@ -75,7 +75,7 @@ impl Composed {
         let options = Options {
             site: Some(&suite.convention.site),
             calls: suite.slots.iter().map(slot).collect(),
-            alias: suite.convention.calls_through.map(|variable| (variable, "callee")).into_iter().collect(),
+            alias: suite.convention.calls_through.map(|variable| (variable.to_owned(), "callee")).into_iter().collect(),
             ..Options::default()
         };
         let mut image = link(suite.backend, &all.collect::<Vec<_>>(), &options)?;

@@ -647,17 +647,13 @@ impl Reader<'_> {
     }
 }
 
-/// The programs. The cookie of one that is called between two functions is theirs.
+/// The programs.
 fn programs(t: &TrampolineIn) -> Vec<Program> {
     let programs = t.programs.iter().flat_map(Spanned::get_ref);
-    let cookie = |p: &ProgramIn| {
-        let given = p.cookie.as_ref().filter(|_| p.around.is_none());
-        given.and_then(|cookie| i32::try_from(*cookie.get_ref()).ok())
-    };
     let program = |p: &ProgramIn| Program {
         attach: p.attach.attach(),
         symbol: Cow::Owned(p.calls.clone()),
-        cookie: cookie(p).unwrap_or_default(),
+        cookie: p.cookie.as_ref().map_or(0, |cookie| *cookie.get_ref()),
     };
     programs.map(program).collect()
 }

@@ -6,12 +6,12 @@ use codegen::arch::facts::Facts;
 use codegen::arch::machine::Machine;
 use codegen::ask::kind::{Body, Calls, Entered, Keeps, Kind};
 use codegen::contract::stated::{
-    Argument, Bracket, Bracketed, Displaced, Given, Gives, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable,
-    Word,
+    Argument, Bracketed, Displaced, Given, Gives, Held, Next, ProgramResult, Stated, Sum, Uncalled, Variable, Word,
 };
 use codegen::profile::Convention;
 use codegen::words::abi::{Abi, RegSet};
 use codegen::words::error::{Error, Result};
+use codegen::words::program::Bracket;
 use codegen::words::term::{Root, Term};
 use toml::Spanned;
 
@@ -36,7 +36,8 @@ fn word_bytes(t: &TrampolineIn) -> Vec<u8> {
 impl BracketIn {
     fn bracket(&self) -> Bracket {
         let BracketIn { enter, exit, argument, always } = self;
-        Bracket { enter: enter.clone(), exit: exit.clone(), argument: argument.clone(), always: *always }
+        let symbol = |name: &String| name.clone().into();
+        Bracket { enter: symbol(enter), exit: symbol(exit), argument: argument.as_ref().map(symbol), always: *always }
     }
 }
 

@@ -7,6 +7,7 @@ use codegen::arch::machine::Machine;
 use codegen::ask::frame::{Content, FrameLayout, Stores};
 use codegen::ask::kind::{Direct, Form};
 use codegen::ask::live::{Live, Word};
+use codegen::ask::spec::Bracket;
 use codegen::contract::{Contract, promised};
 use codegen::profile::Convention;
 use codegen::words::abi::RegSet;
@@ -230,14 +231,27 @@ impl File {
     fn called_around(&mut self, contract: &Contract) {
         if !contract.programs.is_empty() {
             let _ = writeln!(self.out, "programs = [");
+            let mut brackets = contract.stated.brackets();
             for p in &contract.programs {
                 let attach = p.attach.option().trim_start_matches('-');
-                let cookie = if p.cookie == 0 { String::new() } else { format!(", cookie = {:#x}", p.cookie) };
-                let calls = quoted(&p.symbol);
-                let _ = writeln!(self.out, "    {{ attach = {}, calls = {calls}{cookie} }},", quoted(attach));
+                // A number in TOML has a sign.
+                let cookie = match p.cookie {
+                    0 if contract.stated.around_programs.is_empty() => String::new(),
+                    0.. => format!(", cookie = {:#x}", p.cookie),
+                    _ => format!(", cookie = {}", p.cookie),
+                };
+                let around = brackets.next().flatten().map(|around| format!(", around = {}", bracket(around)));
+                let (calls, around) = (quoted(&p.symbol), around.unwrap_or_default());
+                let _ = writeln!(self.out, "    {{ attach = {}, calls = {calls}{cookie}{around} }},", quoted(attach));
             }
             let _ = writeln!(self.out, "]");
         }
+        if let Some(around) = &contract.stated.around_function {
+            self.key("around", &bracket(around));
+        }
+        let own: Vec<String> = contract.stated.own.iter().map(|reg| quoted(contract.facts.abi.name(reg))).collect();
+        self.list("holds-own", &own);
+        self.when("ip-is-start", contract.stated.ip_is_start);
         if let Some(traced) = &contract.traced {
             self.key("function", &quoted(&traced.function));
             self.key("resume", &traced.resume.to_string());
@@ -247,6 +261,13 @@ impl File {
             }
         }
     }
+}
+
+/// Two functions that are called around others.
+fn bracket(around: &Bracket) -> String {
+    let Bracket { enter, exit, argument, .. } = around;
+    let argument = argument.as_ref().map(|argument| format!(", argument = {}", quoted(argument))).unwrap_or_default();
+    format!("{{ enter = {}, exit = {}{argument} }}", quoted(enter), quoted(exit))
 }
 
 /// The text of a layout.

@@ -58,6 +58,8 @@ fn new_results(rig: &Rig, case: &Case, rng: &mut Rng) -> Vec<(Reg, u64)> {
     let written = contract.into_iter().flat_map(|c| &c.frame.fields).filter(|f| f.stores == Stores::TakeEffect);
     let mut register = |f: &codegen::ask::frame::Field| match f.content {
         Content::Reg(r) if around.is_none() => Some((r, case.canary(rng))),
+        // What a program decides counts as a whole.
+        Content::Result(r) if situation.skips() => Some((r, case.canary(rng) << 32 | 1 << 32)),
         Content::Result(r) => Some((r, case.canary(rng))),
         _ => None,
     };

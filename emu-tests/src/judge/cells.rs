@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use codegen::arch::harden::TypeWord;
 use codegen::arch::machine::{Branch, Machine};
 use codegen::ask::kind::{Calls, Gives};
+use codegen::ask::spec::Bracket;
 use codegen::backend::Backend;
 use codegen::contract::Contract;
-use codegen::contract::stated::{Bracket, Next};
+use codegen::contract::stated::Next;
 use codegen::words::error::{Error, Result};
 use link::{Access, Image, STUBS, SymbolKind, mark};
 
@@ -238,7 +239,7 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
         Calls::Programs => {
             let programs = contract.programs.iter().map(|p| Ok((address(&p.symbol)?, Mark::PROGRAM)));
             let around = contract.stated.brackets().flat_map(|bracket| match bracket {
-                Some(Bracket { enter, exit, .. }) => [enter.as_str(), exit],
+                Some(Bracket { enter, exit, .. }) => [&**enter, &**exit],
                 None => [""; 2],
             });
             return programs.chain(around.map(|name| Ok((address(name)?, Mark::AROUND)))).collect();
@@ -262,11 +263,11 @@ pub(crate) fn callees(image: &Image, contract: &Contract) -> Result<Vec<(u64, Ma
 /// # Errors
 /// It names what the image does not have.
 pub(crate) fn arguments(image: &Image, contract: &Contract) -> Result<Vec<Option<u64>>> {
-    let address = |name: &String| match image.symbol(name) {
+    let address = |name: &str| match image.symbol(name) {
         Some(symbol) => Ok(symbol.address),
         None => address_of(name).ok_or_else(|| Error::new(format!("{}: no symbol {name}", contract.name))),
     };
-    let given = contract.stated.brackets().map(|bracket| bracket.and_then(|b| b.argument.as_ref()));
+    let given = contract.stated.brackets().map(|bracket| bracket.and_then(|b| b.argument.as_deref()));
     given.map(|argument| argument.map(address).transpose()).collect()
 }
 

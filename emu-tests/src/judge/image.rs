@@ -9,7 +9,7 @@ use link::{Image, Input, Options, PAGE, link};
 use rustc_hash::FxHashMap;
 
 use crate::judge::cells::{Callees, callees};
-use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP};
+use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP, OPS};
 use crate::judge::suite::Suite;
 use crate::run::thread::VARIABLE;
 
@@ -46,6 +46,7 @@ pub(crate) fn link_at(
     alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
     alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
+    alias.extend(arguments(&suite.contracts));
     // What unwinders ask, and what they are handed exceptions back by: the judge stands in for both.
     alias.extend([(PERSONALITY, CALLBACK), (RESUME, NOTHING)]);
     let site = Some(&convention.site);
@@ -66,7 +67,7 @@ pub(crate) fn link_at(
             first,
             stub,
             site,
-            alias,
+            alias: alias.into_iter().map(|(name, other)| (name.to_owned(), other)).collect(),
             wanted,
             references: convention.copies.is_some(),
             ..Options::default()
@@ -74,14 +75,26 @@ pub(crate) fn link_at(
     )
 }
 
+/// What functions around programs are given, if no object has it, with a symbol of the fixtures in whose place it is: that of all is another
+/// than those of programs.
+fn arguments(contracts: &[Contract]) -> Vec<(&str, &'static str)> {
+    let stated = || contracts.iter().map(|contract| &contract.stated);
+    let each = stated().flat_map(|stated| &stated.around_programs).filter_map(|p| p.around.argument.as_deref());
+    let all = stated().filter_map(|stated| stated.around_function.as_ref()?.argument.as_deref());
+    let mut each: Vec<&str> = each.collect();
+    each.sort_unstable();
+    each.dedup();
+    each.into_iter().zip([OPS, CLOCK, OP, CALLEE].into_iter().cycle()).chain(all.map(|name| (name, NOP_OPS))).collect()
+}
+
 /// The functions that a contract names.
 fn named(contract: &Contract) -> impl Iterator<Item = &str> {
     let through = contract.stated.through.iter().map(|variable| &variable.callee);
     let programs = contract.programs.iter().map(|program| &*program.symbol);
     let exit = contract.traced.iter().map(|traced| &traced.exit);
-    let around = contract.stated.brackets().flatten().flat_map(|bracket| [&bracket.enter, &bracket.exit]);
+    let around = contract.stated.brackets().flatten().flat_map(|bracket| [&*bracket.enter, &*bracket.exit]);
     let ends = contract.stated.contexts.iter().filter_map(|contexts| contexts.fresh.as_ref()?.ends_in.as_ref());
-    through.chain(exit).chain([&contract.callee]).chain(around).chain(ends).map(String::as_str).chain(programs)
+    through.chain(exit).chain([&contract.callee]).chain(ends).map(String::as_str).chain(programs).chain(around)
 }
 
 /// The type of a function, where its callers look for one: what a compiler would make of the prototype. No two functions have

@@ -95,7 +95,7 @@ const LISTS: [&[Attach]; 10] = [
 fn programs(n: usize) -> Vec<Program> {
     let program = |(i, &attach): (usize, &Attach)| {
         let symbol = Cow::Borrowed(attach.option().trim_start_matches('-'));
-        Program { attach, symbol, cookie: (n + i * MANY) as i32 }
+        Program { attach, symbol, cookie: (n + i * MANY) as i64 }
     };
     LISTS[n % LISTS.len()].iter().enumerate().map(program).collect()
 }

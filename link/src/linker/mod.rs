@@ -36,12 +36,11 @@ pub fn link(backend: &dyn Patch, inputs: &[Input], options: &Options) -> Result<
     let (machine, e_flags) = agree(backend, &objects)?;
     let (mut segments, mut sections) = lay_out(&mut objects, options)?;
     let (mut symbols, mut globals) = define(&objects, options.first, backend.facts().mapping)?;
-    for &(name, other) in &options.alias {
+    for (name, other) in &options.alias {
         // Definitions of inputs win; the other symbol of the alias may be undefined itself.
         if let (None, Some(&same)) = (globals.get(name), globals.get(other)) {
-            symbols.extend(
-                symbols.iter().find(|s| s.name == other).map(|s| Symbol { name: name.to_owned(), ..s.clone() }),
-            );
+            symbols
+                .extend(symbols.iter().find(|s| s.name == *other).map(|s| Symbol { name: name.clone(), ..s.clone() }));
             globals.insert(name, same);
         }
     }

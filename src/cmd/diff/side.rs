@@ -71,6 +71,7 @@ impl<'t> Wanted<'t> {
             match part.split_once('=') {
                 None if part == "ip" => asked.ip = true,
                 None if part == "jump" => asked.jump = true,
+                None if part == "own-form" => asked.own_form = true,
                 None => return Err(Error::new(format!("'{part}' in '{text}' has no value; valid: {FORM}"))),
                 Some(("args", n)) => {
                     let n = parse_u64(n).ok().and_then(|n| u8::try_from(n).ok());
@@ -89,6 +90,8 @@ impl<'t> Wanted<'t> {
                 Some(("fmod-ret", symbol)) => asked.fmod_ret.push(symbol.to_owned()),
                 Some(("fexit", symbol)) => asked.fexit.push(symbol.to_owned()),
                 Some(("fsession", symbol)) => asked.fsession.push(symbol.to_owned()),
+                Some(("around", functions)) => asked.around.extend(list(functions)),
+                Some(("around-all", functions)) => asked.around_all.extend(list(functions)),
                 Some(("flags", flags)) => asked.flags.extend(list(flags)),
                 Some(setting) => settings.push(setting),
             }

@@ -312,7 +312,8 @@ pub struct DirectArgs {
     /// pointer. Linkers fill in where, and programs that copy templates
     #[arg(long, value_name = "SYMBOL", help_heading = "Records")]
     pub tls: Option<String>,
-    /// programs: call these before the function, in this order. The cookie is up to 0x7fffffff
+    /// programs: call these before the function, in this order. The cookie has 64 bits, or is up to 0x7fffffff where programs are
+    /// called directly
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fentry: Vec<String>,
     /// programs: call these next. The first that does not return 0 gives the result, and the function is skipped
@@ -324,6 +325,19 @@ pub struct DirectArgs {
     /// programs: call these before and after the function, with one word of data between the two calls, if the profile has sessions
     #[arg(long, value_name = "SYMBOL[:COOKIE]", help_heading = "Programs", value_delimiter = ',')]
     pub fsession: Vec<String>,
+    /// programs, under the profiles of Linux: call each program directly, as program(context, cookie's address). This form is tramptool's
+    /// own, and the one of profile bare. Without it, Linux's functions are called around each program, and around all
+    #[arg(long, help_heading = "Programs")]
+    pub own_form: bool,
+    /// programs, under the profiles of Linux: the functions around each program. The first gets (prog, run context); if it returns 0, the
+    /// program is not called. The second gets (prog, what the first returned, run context). prog is the symbol of the program and _prog
+    /// [default: __bpf_prog_enter,__bpf_prog_exit]
+    #[arg(long, value_name = "ENTER,EXIT", help_heading = "Programs", value_delimiter = ',')]
+    pub around: Vec<String>,
+    /// programs, with CALL_ORIG, under the profiles of Linux: the functions around all programs and the function. Both get the symbol of the
+    /// trampoline and _image [default: __bpf_tramp_enter,__bpf_tramp_exit]
+    #[arg(long, value_name = "ENTER,EXIT", help_heading = "Programs", value_delimiter = ',')]
+    pub around_all: Vec<String>,
     /// programs: the kernel's BPF_TRAMP_F_* without that prefix [default: RESTORE_REGS, or CALL_ORIG with --fmod-ret,
     /// --fexit or --fsession; with SKIP_FRAME where sites do not jump]
     #[arg(long, value_name = "FLAG", help_heading = "Programs", value_delimiter = ',', long_help = FLAGS_HELP)]
@@ -358,7 +372,7 @@ impl DirectArgs {
             ..
         } = self;
         let DirectArgs { events, clock, id, result, unwind, pair, refill, tls, .. } = self;
-        let DirectArgs { fentry, fmod_ret, fexit, fsession, flags, .. } = self;
+        let DirectArgs { fentry, fmod_ret, fexit, fsession, own_form, around, around_all, flags, .. } = self;
         Asked {
             args: *args,
             sig: sig.clone(),
@@ -385,6 +399,9 @@ impl DirectArgs {
             fmod_ret: fmod_ret.clone(),
             fexit: fexit.clone(),
             fsession: fsession.clone(),
+            own_form: *own_form,
+            around: around.clone(),
+            around_all: around_all.clone(),
             flags: flags.clone(),
         }
     }

@@ -61,6 +61,12 @@ pub struct Asked {
     pub fexit: Vec<String>,
     /// Programs before and after the function.
     pub fsession: Vec<String>,
+    /// Programs are called directly, under a profile too whose kernel calls functions around them.
+    pub own_form: bool,
+    /// The two functions around each program.
+    pub around: Vec<String>,
+    /// The two functions around all programs and the traced function.
+    pub around_all: Vec<String>,
     /// Flags of the trampoline, by their names without `BPF_TRAMP_F_`.
     pub flags: Vec<String>,
 }
@@ -86,7 +92,7 @@ impl Asked {
     /// Such an option is given without its trampoline.
     pub fn refuse_without(&self, names: &[String]) -> Result<()> {
         const CALLING: &[&str] = &[DIRECT, AROUND, RECORD];
-        let given: [(&str, bool, &[&str]); 26] = [
+        let given: [(&str, bool, &[&str]); 29] = [
             ("--args", self.args.is_some(), CALLING),
             ("--call", self.call.is_some(), &[DIRECT, AROUND, SLED]),
             ("--name", self.name.is_some(), FOR_ONE),
@@ -112,6 +118,9 @@ impl Asked {
             ("--fmod-ret", !self.fmod_ret.is_empty(), &[PROGRAMS]),
             ("--fexit", !self.fexit.is_empty(), &[PROGRAMS]),
             ("--fsession", !self.fsession.is_empty(), &[PROGRAMS]),
+            ("--own-form", self.own_form, &[PROGRAMS]),
+            ("--around", !self.around.is_empty(), &[PROGRAMS]),
+            ("--around-all", !self.around_all.is_empty(), &[PROGRAMS]),
             ("--flags", !self.flags.is_empty(), &[PROGRAMS]),
         ];
         match given.iter().find(|(_, given, of)| *given && !names.iter().any(|n| of.contains(&n.as_str()))) {

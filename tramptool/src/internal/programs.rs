@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use codegen::ask::spec::{Attach, FLAGS, Program, Programs};
+use codegen::ask::spec::{Attach, Bracket, FLAGS, Program, Programs};
 use codegen::profile::target::Target;
 use codegen::words::abi::RegSet;
 use codegen::words::error::{Error, Result};
@@ -20,8 +20,55 @@ const FLAGS_REFUSED: [(&str, &str); 4] = [
     ("SHARE_IPMODIFY", "is for functions that a livepatch redirects"),
 ];
 
+/// The functions of Linux around each program, and around all (kernel kernel/bpf/trampoline.c).
+const AROUND_EACH: [&str; 2] = ["__bpf_prog_enter", "__bpf_prog_exit"];
+const AROUND_ALL: [&str; 2] = ["__bpf_tramp_enter", "__bpf_tramp_exit"];
+
+/// Are functions called around each program?
+///
+/// # Errors
+/// Such functions are named, but another form is asked for, or the profile has no such form.
+fn bracketed(args: &Asked, target: &Target) -> Result<bool> {
+    let of_profile = target.convention.programs.written.own != RegSet::EMPTY;
+    let named = [("--around", &args.around), ("--around-all", &args.around_all)];
+    match named.into_iter().find(|(_, functions)| !functions.is_empty()) {
+        Some((option, _)) if args.own_form => Err(Error::new(format!(
+            "programs: {option} names functions around programs, and --own-form calls programs directly; valid: one of the two"
+        ))),
+        Some((option, _)) if !of_profile => Err(not_there(option, "own", target)),
+        _ => Ok(of_profile && !args.own_form),
+    }
+}
+
+/// The functions around each of these programs, then those around all.
+pub(crate) fn brackets(args: &Asked, programs: &[Program], name: &str, target: &Target) -> Result<Vec<Bracket>> {
+    if !bracketed(args, target)? {
+        return Ok(Vec::new());
+    }
+    let two = |option: &str, given: &[String], usual: [&str; 2]| match given {
+        [] => Ok(usual.map(str::to_owned)),
+        [enter, exit] => Ok([enter.clone(), exit.clone()]),
+        _ => {
+            let (n, [enter, exit]) = (given.len(), usual);
+            Err(Error::new(format!("programs: {option} has {n} functions; valid: two, as in {option} {enter},{exit}")))
+        }
+    };
+    let [enter, exit] = two("--around", &args.around, AROUND_EACH)?.map(Cow::Owned);
+    let [first, last] = two("--around-all", &args.around_all, AROUND_ALL)?.map(Cow::Owned);
+    let around = |enter: &Cow<'static, str>, exit: &Cow<'static, str>, argument: String| Bracket {
+        enter: enter.clone(),
+        exit: exit.clone(),
+        argument: Some(Cow::Owned(argument)),
+        always: false,
+    };
+    let each = programs.iter().map(|program| around(&enter, &exit, format!("{}_prog", program.symbol)));
+    Ok(each.chain([around(&first, &last, format!("{name}_image"))]).collect())
+}
+
 /// The programs of the command line, those before the function first.
-pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
+pub(crate) fn programs(args: &Asked, target: &Target) -> Result<Vec<Program>> {
+    // What every architecture can store in two instructions, or what the run context has room for.
+    let most = if bracketed(args, target)? { u64::MAX } else { i32::MAX as u64 };
     let lists = [
         (Attach::Fentry, &args.fentry),
         (Attach::Fsession, &args.fsession),
@@ -31,11 +78,11 @@ pub(crate) fn programs(args: &Asked) -> Result<Vec<Program>> {
     let mut all = Vec::new();
     for (attach, text) in lists.into_iter().flat_map(|(attach, list)| list.iter().map(move |text| (attach, text))) {
         let (symbol, cookie) = text.split_once(':').unwrap_or((text, "0"));
-        let cookie = parse_u64(cookie).ok().and_then(|n| i32::try_from(n).ok()).ok_or_else(|| {
+        let cookie = parse_u64(cookie).ok().filter(|n| *n <= most).ok_or_else(|| {
             let option = attach.option();
-            Error::new(format!("programs: {option} {text}: '{cookie}' is no cookie; valid: 0 to {:#x}", i32::MAX))
+            Error::new(format!("programs: {option} {text}: '{cookie}' is no cookie; valid: 0 to {most:#x}"))
         })?;
-        all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie });
+        all.push(Program { attach, symbol: Cow::Owned(symbol.to_owned()), cookie: cookie.cast_signed() });
     }
     Ok(all)
 }
@@ -61,6 +108,9 @@ pub(crate) fn what_is_shown(
     }
     let mut restores = false;
     programs.call_orig = late;
+    if bracketed(args, target)? {
+        programs.own = offered.written.own;
+    }
     for flag in &args.flags {
         match flag.as_str() {
             "CALL_ORIG" => programs.call_orig = true,
@@ -90,6 +140,12 @@ pub(crate) fn what_is_shown(
     if programs.skip_frame && !programs.call_orig {
         return Err(Error::new(
             "programs: SKIP_FRAME without CALL_ORIG would leave the function out; valid: both, with --function",
+        ));
+    }
+    if !args.around_all.is_empty() && !programs.call_orig {
+        return Err(Error::new(
+            "programs: --around-all is for a function that is called, and this one goes on behind its site; valid: with CALL_ORIG, \
+             or without --around-all",
         ));
     }
     let one_word = programs.result.regs.iter().count() == 1 && programs.result.vectors == 0;

@@ -1,7 +1,8 @@
 //! From arguments to specs. All commands that generate read trampolines here.
 
+use codegen::arch::site::Site;
 use codegen::ask::frame::FrameLayout;
-use codegen::ask::spec::{Body, Direct, Form, Kind, Program, Spec};
+use codegen::ask::spec::{Body, Bracket, Direct, Form, Kind, Program, Spec};
 use codegen::profile::Convention;
 use codegen::profile::target::Target;
 use codegen::words::error::{Error, Result};
@@ -12,7 +13,7 @@ use super::asked::{AROUND, Asked, FOR_ONE, PROGRAMS, RECORD, SLED, wanted};
 use super::handler::{Proof, all_general};
 use super::missing;
 use super::paired::{of_form, paired};
-use super::programs::{programs, what_is_shown};
+use super::programs::{brackets, programs, what_is_shown};
 use super::recorder::what_is_recorded;
 use super::settings::parse_u64;
 
@@ -27,6 +28,7 @@ pub struct Request {
     exit: String,
     signed: bool,
     programs: Vec<Program>,
+    brackets: Vec<Bracket>,
     export: String,
     proof: Option<Proof>,
 }
@@ -53,6 +55,7 @@ impl Request {
             tls: &self.tls,
             body,
             programs: &self.programs,
+            brackets: &self.brackets,
             export: &self.export,
         }
     }
@@ -102,6 +105,7 @@ fn named(name: &str, kind: Kind) -> Request {
         exit: none(),
         signed: false,
         programs,
+        brackets: Vec::new(),
         export,
         proof: None,
     }
@@ -118,7 +122,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         return kind.map(|kind| named(what, kind)).ok_or_else(|| Error::unknown("trampoline", what, valid));
     }
     missing::refuse(what, args, target)?;
-    let programs = if what == PROGRAMS { programs(args)? } else { Vec::new() };
+    let programs = if what == PROGRAMS { programs(args, target)? } else { Vec::new() };
     let callee = match what {
         PROGRAMS => String::new(),
         RECORD => args.refill.clone().unwrap_or_default(),
@@ -138,6 +142,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     if args.handler.is_some() && args.sig.is_none() {
         return Err(Error::new(format!("{what}: --handler is given without a prototype; valid: with --sig")));
     }
+    let mut brackets = if what == PROGRAMS { brackets(args, &programs, &name, target)? } else { Vec::new() };
     let (mut function, mut resume) = (String::new(), 0);
     let exit = match what {
         AROUND => args.exit.clone().unwrap_or_default(),
@@ -145,7 +150,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     };
     let handlers: Vec<&str> = match what {
         AROUND => vec![&callee, &exit],
-        PROGRAMS => programs.iter().map(|p| &*p.symbol).collect(),
+        PROGRAMS => programs.iter().map(|p| &*p.symbol).chain(functions(&brackets)).collect(),
         RECORD => Vec::new(),
         _ => vec![&callee],
     };
@@ -161,21 +166,19 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     if kind.jumped_to() && !kind.direct().is_some_and(|direct| direct.jumped) {
         jumps(what, target)?;
     }
+    if !kind.calls_body() {
+        brackets.truncate(programs.len());
+    }
     let frame = target.frame(kind)?;
     refuse_misplaced(what, args, kind, target)?;
-    if kind.names_body() {
-        function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
-        resume = behind_usual_site(what, args, target)?;
-        if let Some((symbol, offset)) = function.split_once('+') {
-            resume =
-                behind_site(offset, args.signed, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
-            function = symbol.to_owned();
-        }
+    if kind.names_function() {
+        (function, resume) = traced(what, args, kind, target)?;
         check_symbol("function", &function, &frame, target)?;
     } else {
         refuse_of_function(what, args)?;
     }
     let attached = programs.iter().map(|p| (p.attach.option().trim_start_matches('-'), &*p.symbol));
+    let attached = attached.chain(functions(&brackets).map(|symbol| ("around", symbol)));
     let [call, exits, refill, tls] = [&args.call, &args.exit, &args.refill, &args.tls].map(Option::as_deref);
     let named = [("call", call), ("name", Some(&*name)), ("exit", exits), ("refill", refill), ("tls", tls)];
     let named = named.into_iter().filter_map(|(option, symbol)| Some((option, symbol?)));
@@ -187,9 +190,34 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
-    refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain([&*callee, &exit]), args)?;
+    let called = programs.iter().map(|p| &*p.symbol).chain(functions(&brackets));
+    refuse_itself(what, called.chain([&*callee, &exit]), args)?;
     let (signed, tls, export) = (args.signed, args.tls.clone().unwrap_or_default(), String::new());
-    Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, export, proof })
+    Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, brackets, export, proof })
+}
+
+/// The traced function, and bytes from its start to behind its site.
+fn traced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Result<(String, i32)> {
+    let mut function = wanted(what, "function", args.function.as_ref(), "SYMBOL, the traced function")?;
+    let mut resume = behind_usual_site(what, args, target)?;
+    if let Some((symbol, offset)) = function.split_once('+') {
+        resume =
+            behind_site(offset, args.signed, target).map_err(|e| e.at(format!("{what}: --function {function}")))?;
+        function = symbol.to_owned();
+    }
+    let most = Site::MOST_IP_OFFSET;
+    if resume > most && kind.programs().is_some_and(|programs| programs.ip_arg && programs.bracketed()) {
+        return Err(Error::new(format!(
+            "{what}: IP_ARG is for a site that ends up to {most} bytes behind the function's start, and this one ends at +{resume}; \
+             valid: --function {function}+{most}, or without IP_ARG"
+        )));
+    }
+    Ok((function, resume))
+}
+
+/// The functions that are called around others.
+fn functions(brackets: &[Bracket]) -> impl Iterator<Item = &str> + Clone {
+    brackets.iter().flat_map(|bracket| [&*bracket.enter, &*bracket.exit])
 }
 
 /// Refuse options about the traced function, if the trampoline neither calls it nor jumps to it.

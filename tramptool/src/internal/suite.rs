@@ -8,7 +8,7 @@ use super::settings::{self, PROFILE};
 use codegen::arch::facts::NumberOf;
 use codegen::ask::kind::{Calls, Gives};
 use codegen::ask::spec::{
-    Around, Attach, Body, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Spec, TailCall,
+    Around, Attach, Body, Bracket, Clock, Direct, Events, Form, Kind, Program, Programs, Recorder, Spec, TailCall,
 };
 use codegen::backend::{Artifact, Backend};
 use codegen::contract::Contract;
@@ -229,7 +229,76 @@ const PROGRAMS: &[(&str, &str, Programs, &[Program])] = &[
         Programs { call_orig: false, ..COUNTED },
         &[program(Attach::Fentry, "direct_func", 9)],
     ),
+    (
+        "programs_around_fentry",
+        "u64 two(u64 a, struct pair { u64 b; u64 c; } d)",
+        Programs { ip_arg: true, ..RESTORE_REGS },
+        &[
+            program(Attach::Fentry, "direct_func", 0x1234_5678_9abc_def0),
+            program(Attach::Fentry, "callback2", -0x7ff_ffff_ffff),
+        ],
+    ),
+    (
+        "programs_around_fexit_stack",
+        WORDS,
+        Programs { ip_arg: true, ..CALL_ORIG },
+        &[program(Attach::Fexit, "callback2", 0x800), program(Attach::Fentry, "direct_func", 0)],
+    ),
+    (
+        "programs_around_fmod_ret",
+        "u64 one(u64 a)",
+        Programs { skip_frame: true, ..CALL_ORIG },
+        &[
+            program(Attach::FmodRet, "direct_func", -1),
+            program(Attach::FmodRet, "callback2", 2),
+            program(Attach::Fentry, "callback2", 3),
+        ],
+    ),
+    (
+        "programs_around_fsession",
+        "u64 three(u64 a, u64 b, u64 c)",
+        Programs { ip_arg: true, ..CALL_ORIG },
+        &[
+            program(Attach::Fsession, "direct_func", 0x8000_0000),
+            program(Attach::FmodRet, "callback2", 0x1000_0000_0000),
+            program(Attach::Fsession, "direct_func", 0x7_0000),
+        ],
+    ),
+    ("programs_around_vectors", "double two(double x, u64 a)", CALL_ORIG, &[program(Attach::Fexit, "direct_func", 7)]),
+    (
+        "programs_around_tail_call",
+        "u64 one(u64 a)",
+        COUNTED,
+        &[program(Attach::FmodRet, "direct_func", 4), program(Attach::Fentry, "callback2", 5)],
+    ),
 ];
+
+/// The trampolines of [`PROGRAMS`] that have functions around each program, as Linux calls them.
+const BRACKETED: &[(&str, &[Bracket])] = &[
+    ("programs_around_fentry", &[FIRST, SECOND]),
+    ("programs_around_fexit_stack", &[SECOND, FIRST, all("programs_around_fexit_stack_image")]),
+    ("programs_around_fmod_ret", &[FIRST, SECOND, SECOND, all("programs_around_fmod_ret_image")]),
+    ("programs_around_fsession", &[FIRST, SECOND, FIRST, all("programs_around_fsession_image")]),
+    ("programs_around_vectors", &[FIRST, all("programs_around_vectors_image")]),
+    ("programs_around_tail_call", &[FIRST, SECOND, all("programs_around_tail_call_image")]),
+];
+
+/// Those around `direct_func` and `callback2`.
+const FIRST: Bracket = each("direct_func_prog");
+const SECOND: Bracket = each("callback2_prog");
+
+const fn each(argument: &'static str) -> Bracket {
+    bracket("prog_enter", "prog_exit", argument)
+}
+
+const fn all(argument: &'static str) -> Bracket {
+    bracket("tramp_enter", "tramp_exit", argument)
+}
+
+const fn bracket(enter: &'static str, exit: &'static str, argument: &'static str) -> Bracket {
+    let argument = Some(Cow::Borrowed(argument));
+    Bracket { enter: Cow::Borrowed(enter), exit: Cow::Borrowed(exit), argument, always: false }
+}
 
 const RESTORE_REGS: Programs = Programs::RESTORE_REGS;
 const CALL_ORIG: Programs = Programs::CALL_ORIG;
@@ -237,7 +306,7 @@ const CALL_ORIG: Programs = Programs::CALL_ORIG;
 const COUNTED: Programs =
     Programs { tail_call: Some(TailCall { reg: Reg(0), returned: false }), ..Programs::CALL_ORIG };
 
-const fn program(attach: Attach, symbol: &'static str, cookie: i32) -> Program {
+const fn program(attach: Attach, symbol: &'static str, cookie: i64) -> Program {
     Program { attach, symbol: Cow::Borrowed(symbol), cookie }
 }
 
@@ -311,18 +380,26 @@ fn candidates(target: &Target) -> Result<Vec<(String, Kind)>> {
         let mut live = target.live_where_guarded(target.convention.site.live);
         let offered = &target.convention.programs;
         let sessions = attached.iter().any(|p| p.attach == Attach::Fsession);
+        let bracketed = !brackets(name).is_empty();
         let tail_call = offered.tail_call.filter(|_| flags.tail_call.is_some());
-        if sessions && !offered.sessions || flags.tail_call.is_some() && tail_call.is_none() {
+        let absent = sessions && !offered.sessions || flags.tail_call.is_some() && tail_call.is_none();
+        if absent || bracketed && offered.written.own == RegSet::EMPTY {
             continue;
         }
         if let Some(counted) = tail_call {
             live = live.union(RegSet::of(&[counted.reg]));
         }
         let programs = target.place(&proto)?.programs(&proto, abi, live, false)?;
-        let programs = Programs { call_orig, skip_frame, ip_arg, tail_call, ..programs.attached(attached) };
+        let own = if bracketed { offered.written.own } else { RegSet::EMPTY };
+        let programs = Programs { call_orig, skip_frame, ip_arg, tail_call, own, ..programs.attached(attached) };
         all.push(((*name).to_owned(), Kind::Programs(programs)));
     }
     Ok(all)
+}
+
+/// The functions around the programs of a trampoline of [`trampolines`], and around all.
+fn brackets(name: &str) -> &'static [Bracket] {
+    BRACKETED.iter().find(|(n, _)| *n == name).map_or(&[], |(_, brackets)| brackets)
 }
 
 /// The prototype and the programs of a trampoline of [`trampolines`] that calls programs.
@@ -379,7 +456,14 @@ pub fn spec<'a>(name: &'a str, kind: Kind, programs: &'a [Program]) -> Spec<'a> 
         _ => CALLEE,
     };
     let tls = if kind.recorder().is_some_and(|recorder| recorder.tls) { TLS } else { "" };
-    Spec { name, kind, callee, tls, body, programs, export: "" }
+    Spec { name, kind, callee, tls, body, programs, brackets: brackets(name), export: "" }
+}
+
+/// The functions of the suite around so many programs, and around all, if a trampoline of this kind calls such functions.
+pub fn stand_in_brackets(kind: Kind, programs: usize) -> Vec<Bracket> {
+    let Some(Programs { call_orig, .. }) = kind.programs().filter(Programs::bracketed) else { return Vec::new() };
+    let each = [FIRST, SECOND].into_iter().cycle().take(programs);
+    each.chain(call_orig.then(|| all("image"))).collect()
 }
 
 /// The programs with other symbols: two functions of the suite in turn.
@@ -436,7 +520,14 @@ pub fn command(backend: &dyn Backend, spec: &Spec, target: &Target) -> String {
             let (signature, attached) = attached(spec.name).unwrap_or_default();
             let options = attached.iter().map(|p| format!(" {p}")).collect::<String>();
             let Body { function, resume, .. } = spec.body;
-            let function = if programs.call_orig { format!(" --function {function}+{resume}") } else { String::new() };
+            let names = spec.kind.names_function();
+            let function = if names { format!(" --function {function}+{resume}") } else { String::new() };
+            let own = spec.brackets.is_empty() && target.convention.programs.written.own != RegSet::EMPTY;
+            let two = |option: &str, around: &Bracket| format!(" {option} {},{}", around.enter, around.exit);
+            let each = spec.brackets.first().map(|around| two("--around", around));
+            let all = spec.brackets.get(attached.len()).map(|around| two("--around-all", around));
+            let own = own.then(|| " --own-form".to_owned());
+            let options: String = [options].into_iter().chain(own).chain(each).chain(all).collect();
             let flags = programs.flags().join(",");
             format!("programs --sig '{signature}'{options}{function} --flags {flags} --name {}", spec.name)
         }

@@ -29,7 +29,7 @@ const SLACK: u64 = 2048 + 16;
 /// A site, and the trampoline that is to be as far from it as can be.
 pub(crate) struct Edge {
     attach: usize,
-    /// Of the trampoline.
+    /// From the first to behind the last of the trampolines, which are linked together.
     bytes: u64,
     site: SiteEntry,
     filter: Filter,
@@ -52,10 +52,11 @@ pub(crate) fn edge(rig: &Rig, filter: &Filter) -> Option<Edge> {
     let case = cases(rig, attach, &filter).into_iter().next()?;
     let start = rig.function(&rig.functions[case.function].name);
     let site = rig.image.sites.iter().find(|s| s.start == start)?.clone();
-    let (_, bytes) = *rig.ranges.get(attach)?;
+    let from = rig.ranges.iter().map(|(at, _)| *at).min()?;
+    let to = rig.ranges.iter().map(|(at, bytes)| at + bytes).max()?;
     Some(Edge {
         attach,
-        bytes,
+        bytes: to - from,
         site,
         filter: Filter { function: Some(rig.functions[case.function].name.clone()), ..filter },
     })
@@ -109,7 +110,7 @@ fn judge_at(
         let middle = last.midpoint(beyond);
         *(if reached(middle) { &mut last } else { &mut beyond }) = middle;
     }
-    // What goes on in the function by itself has to reach it from its last instruction. What an immediate adds on the way there,
+    // What goes on in the function by itself has to reach it from its last instruction, and so do those beside it. What an immediate adds on the way there,
     // it takes away on the way back.
     let own = if contract.kind.names_body() { edge.bytes + 2 * SLACK } else { 0 };
     let Some(target) = at(last.saturating_sub(own.div_ceil(step))) else { return Ok(None) };

@@ -1,9 +1,8 @@
 //! P10: the functions that Linux calls around each program, and around all programs and the traced function.
 
-use codegen::ask::spec::Attach;
 use codegen::contract::Contract;
-use codegen::contract::demand::{Holds, Moment, Spot};
-use codegen::words::program::called;
+use codegen::contract::demand::{Called, Holds, Spot};
+use codegen::words::program::Bracket;
 
 use super::state::{Activation, Around, Begun};
 use super::{Culprit, Here, Trace};
@@ -12,9 +11,9 @@ use crate::report::Clause;
 use crate::report::place::Place;
 use crate::run::situation::Situation;
 
-/// Bytes of `struct bpf_tramp_run_ctx`, and where in it the caller's context is kept (kernel include/linux/bpf.h).
-const RUN_CONTEXT: u64 = 16;
-const SAVED: u64 = 8;
+/// The run context, and where in it the caller's context is kept.
+const RUN_CONTEXT: u64 = Bracket::RUN_CONTEXT as u64;
+const SAVED: u64 = Bracket::SAVED as u64;
 
 /// Which function a trampoline called.
 enum Which {
@@ -66,7 +65,7 @@ impl Trace {
         self.check(p10, Place::AroundOpen, true, self.open(contract));
         let Some(calls) = self.count() else { return };
         let over = self.state.exiting().is_some();
-        let Some((i, n)) = self.due(contract, over).nth(calls as usize - 1) else {
+        let Some((_, n)) = self.due(contract, over).nth(calls as usize - 1) else {
             self.check(p10, Place::Programs, calls - 1, calls);
             return;
         };
@@ -79,8 +78,8 @@ impl Trace {
         let top = self.state.exiting().map(|e| e.sp).or(self.state.activations.last().map(|a| a.sp)).unwrap_or(0);
         let inside = run_context >= here.sp() && run_context.wrapping_add(RUN_CONTEXT) <= top;
         self.checks.check_by(p10, Place::RunContext, self.register(here, 1), true, inside);
-        let before = if over { called(&contract.programs, Attach::BEFORE).count() + 1 } else { 0 };
-        for demand in self.demanded().iter().filter(|demand| demand.moment == Moment::Call(before + i)) {
+        let moment = contract.moment(Called::Before(n), over);
+        for demand in self.demanded().iter().filter(|demand| Some(demand.moment) == moment) {
             if let (Spot::RunContext, Holds::Is(term)) = (demand.spot, &demand.holds) {
                 let cookie = term.add.cast_unsigned();
                 let by = Culprit::Memory(run_context);

@@ -4,7 +4,7 @@ use codegen::ask::frame::{Content, Field, Stores};
 use codegen::ask::live::Word;
 use codegen::ask::spec::{Kind, Programs};
 use codegen::contract::Contract;
-use codegen::contract::demand::{Holds, Moment, Spot};
+use codegen::contract::demand::{Called, Holds, Moment, Spot};
 use codegen::contract::stated::{Argument, Given, Gives};
 use codegen::words::abi::{Abi, Reg};
 use codegen::words::intern::intern;
@@ -380,18 +380,16 @@ impl Trace {
         let p10 = self.at(Clause::P10, here.pc);
         let over = self.state.exiting().is_some();
         let due = calls.checked_sub(1).and_then(|before| self.due(contract, over).nth(before as usize));
-        let Some((i, n)) = due else {
+        let Some((_, n)) = due else {
             self.check(p10, Place::Programs, calls.saturating_sub(1), calls.max(1));
             return None;
         };
         let expected = self.callees.get(self.trampoline()).and_then(|all| all.get(n)).copied().unwrap_or(0);
         self.check(p10, Place::Program, expected, here.pc);
-        // Behind the calls before the function, and its own.
-        let before = if over { called(&contract.programs, Attach::BEFORE).count() + 1 } else { 0 };
-        let moment = Moment::Call(before + i);
+        let moment = contract.moment(Called::Program(n), over);
         let (context, from) = (here.arg(0), contract.context());
         let mut meta = 0;
-        for demand in self.demanded().iter().filter(|demand| demand.moment == moment) {
+        for demand in self.demanded().iter().filter(|demand| Some(demand.moment) == moment) {
             let Holds::Is(term) = &demand.holds else { continue };
             let (place, at, want) = match demand.spot {
                 Spot::Pointee(cookie) => {

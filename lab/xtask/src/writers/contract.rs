@@ -41,7 +41,17 @@ impl Placed<'_> {
             return Ok(words.clone());
         }
         let mut tool = tramptool();
-        tool.args(["gen", "programs", "--arch", &self.machine.arch, "--profile", &self.profile, "--sig", signature]);
+        tool.args([
+            "gen",
+            "programs",
+            "--arch",
+            &self.machine.arch,
+            "--profile",
+            &self.profile,
+            "--own-form",
+            "--sig",
+            signature,
+        ]);
         tool.args(["--function", "f", "--fentry", "p", "--fexit", "q", "--emit", "contract", "-o", "-"]);
         let out = crate::tools::call(&mut tool)?.out;
         let said: Said = toml::from_str(&out).map_err(|e| Failure::new(signature, e.to_string(), "see the tool"))?;
