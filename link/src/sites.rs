@@ -2,7 +2,7 @@
 //!
 //! [`Patch`] gives the forms of a site's bytes; this module decides whether the site can be patched.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::ops::Range;
 
 use codegen::arch::patch::{Patch, SiteForm};
@@ -83,8 +83,10 @@ pub fn sites<'a>(backend: &dyn Patch, input: &Input<'a>) -> Result<Vec<ListedSit
     let mut all = Vec::new();
     for list in file.lists(backend)? {
         let mut sites = file.listed(backend, &list)?;
-        sites.sort_by_key(|(place, _)| *place);
-        all.extend(sites.into_iter().map(|(_, site)| site));
+        // Sites are large: each is moved once.
+        sites.sort_by_cached_key(|(place, _)| *place);
+        let sites: Vec<ListedSite> = sites.into_iter().map(|(_, site)| site).collect();
+        if all.is_empty() { all = sites } else { all.extend(sites) }
     }
     Ok(all)
 }
@@ -115,6 +117,8 @@ struct File<'a> {
     functions: Vec<Function<'a>>,
     /// The relocations of code in relocatable files, and how many bytes of padding are at those that a linker makes shorter.
     relocations: Vec<(Place, Option<u64>)>,
+    /// The last result of [`File::begun`]: the next site of a list is most often the next function's.
+    last: Cell<usize>,
 }
 
 impl<'a> File<'a> {
@@ -158,7 +162,7 @@ impl<'a> File<'a> {
                 ((of.0, rela.r_offset(LE)), padding)
             }));
         }
-        Ok(File { input: *input, relocatable, sections, contents, functions, relocations })
+        Ok(File { input: *input, relocatable, sections, contents, functions, relocations, last: Cell::new(0) })
     }
 
     /// All lists, found by sections, by symbols, or by their contents.
@@ -251,12 +255,11 @@ impl<'a> File<'a> {
         })
     }
 
-    /// The values that relocations write to a list.
-    fn relocated(&self, backend: &dyn Patch, list: &List) -> Result<HashMap<u64, Place>> {
+    /// The values that relocations write to a list, by ascending address.
+    fn relocated(&self, backend: &dyn Patch, list: &List) -> Result<Vec<(u64, Place)>> {
         let fail = damaged(self.input.name);
         let end = list.at.1.saturating_add(list.bytes.len() as u64);
-        // A difference has two relocations, and the first one is for the site.
-        let mut values = HashMap::new();
+        let mut values = Vec::new();
         for section in self.sections.iter() {
             let of_list = match self.relocatable {
                 true => section.info_link(LE).0 == list.at.0,
@@ -286,9 +289,12 @@ impl<'a> File<'a> {
                     }
                     _ => (0, 0),
                 };
-                values.entry(rela.r_offset(LE)).or_insert((section, value.wrapping_add_signed(rela.r_addend(LE))));
+                values.push((rela.r_offset(LE), (section, value.wrapping_add_signed(rela.r_addend(LE)))));
             }
         }
+        // A difference has two relocations, and the first one is for the site.
+        values.sort_by_key(|(at, _)| *at);
+        values.dedup_by_key(|(at, _)| *at);
         Ok(values)
     }
 
@@ -305,13 +311,14 @@ impl<'a> File<'a> {
             )));
         }
         let relocated = self.relocated(backend, list)?;
-        let mut sites = Vec::new();
+        let mut sites = Vec::with_capacity(list.bytes.len() / size);
         for (i, entry) in list.bytes.chunks_exact(size).enumerate() {
             let at = list.at.1.wrapping_add((i * size) as u64);
             let word = entry.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
             let &[kind, _, version] = entry.get(16..19).and_then(|k| k.first_chunk()).unwrap_or(&[0; 3]);
-            let place = match relocated.get(&at) {
-                Some(place) => *place,
+            let found = relocated.binary_search_by_key(&at, |(at, _)| *at).ok().and_then(|n| relocated.get(n));
+            let place = match found {
+                Some((_, place)) => *place,
                 // From the second version on, an entry has distances.
                 None if sled && version >= 2 => (0, word.wrapping_add(at)),
                 None => (0, word),
@@ -338,7 +345,7 @@ impl<'a> File<'a> {
         };
         let place = (section, address);
         let form = self.form(backend, sled, place);
-        let after = self.functions.partition_point(|f| f.start <= place);
+        let after = self.begun(place);
         let function = after.checked_sub(1).and_then(|i| self.functions.get(i)).filter(|f| {
             let (of, start) = f.start;
             of == section && (f.size == 0 || address - start < f.size)
@@ -423,7 +430,20 @@ impl<'a> File<'a> {
 
     /// True if a function starts at `place`.
     fn starts(&self, place: Place) -> bool {
-        let at = self.functions.partition_point(|f| f.start < place);
-        self.functions.get(at).is_some_and(|f| f.start == place)
+        let last = self.begun(place).checked_sub(1).and_then(|n| self.functions.get(n));
+        last.is_some_and(|f| f.start == place)
+    }
+
+    /// The number of functions that start at `place` or before.
+    fn begun(&self, place: Place) -> usize {
+        let starts = |n: usize| self.functions.get(n).map(|f| f.start);
+        let is = |n: &usize| {
+            let (before, next) = (n.checked_sub(1).and_then(starts), starts(*n));
+            (*n == 0 || before.is_some_and(|at| at <= place)) && next.is_none_or(|at| at > place)
+        };
+        let last = self.last.get();
+        let found = (last..=last + 1).find(is).unwrap_or_else(|| self.functions.partition_point(|f| f.start <= place));
+        self.last.set(found);
+        found
     }
 }

@@ -19,10 +19,10 @@ const LONGEST: u64 = 32;
 const COLD: &str = ".cold";
 
 /// What functions call first that gcc and clang have compiled with `-pg -mfentry`. Where nobody profiles, it returns at once.
-const PROFILER: [&[u8]; 1] = [b"__fentry__"];
+pub const PROFILER: [&[u8]; 1] = [b"__fentry__"];
 
 /// The function that functions with `-pg` alone call soon.
-const LATER: [&[u8]; 2] = [b"mcount", b"_mcount"];
+pub const LATER: [&[u8]; 2] = [b"mcount", b"_mcount"];
 
 /// The greatest offset of that call, in bytes.
 const SOON: usize = 64;

@@ -1,6 +1,6 @@
 //! A file that a process has loaded: its functions that have a site of a compiler at their entry, or room for a branch there.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use codegen::arch::patch::Patch;
@@ -8,7 +8,7 @@ use codegen::words::error::{Error, Result};
 use codegen::words::input;
 use link::Input;
 use link::sites::ListedSite;
-use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable};
 use object::{Endianness, elf};
 
 use crate::entries;
@@ -41,55 +41,74 @@ const UNWINDER: &str = "has an unwinder of its own (libgcc linked into it), whic
 /// The entries of a shadow stack are in the order of calls on one stack.
 const STACKS: &str = "has a function that switches stacks by its own instructions";
 
-/// Functions that switch stacks: of Boost.Context, whose copies have a name before that, libco, Tencent's libco, libaco, minicoro,
-/// libcoro, Ruby, greenlet, QEMU, PHP, D and OCaml.
-const SWITCHES: [&[u8]; 13] = [
-    b"jump_fcontext",
-    b"ontop_fcontext",
-    b"co_switch",
-    b"coctx_swap",
-    b"acosw",
-    b"_mco_switch",
-    b"coro_transfer",
-    b"coroutine_transfer",
-    b"slp_switch",
-    b"qemu_coroutine_switch",
-    b"zend_fiber_switch_context",
-    b"fiber_switchContext",
-    b"caml_perform",
-];
-
-/// Whether one of these names is that of a function which switches stacks. They have whether the file defines them.
-fn switches<'a>(mut names: impl Iterator<Item = (&'a [u8], bool)>) -> bool {
-    let boost = |name: &[u8]| SWITCHES.iter().take(2).any(|switch| name.ends_with(switch));
-    names.any(|(name, defined)| defined && (SWITCHES.contains(&name) || boost(name)))
+/// Whether this is the name of a function that switches stacks: of Boost.Context, whose copies have a name before that, libco, Tencent's
+/// libco, libaco, minicoro, libcoro, Ruby, greenlet, QEMU, PHP, D and OCaml.
+fn switches(name: &[u8]) -> bool {
+    match name {
+        b"co_switch"
+        | b"coctx_swap"
+        | b"acosw"
+        | b"_mco_switch"
+        | b"coro_transfer"
+        | b"coroutine_transfer"
+        | b"slp_switch"
+        | b"qemu_coroutine_switch"
+        | b"zend_fiber_switch_context"
+        | b"fiber_switchContext"
+        | b"caml_perform" => true,
+        _ => name.ends_with(b"_fcontext") && (name.ends_with(b"jump_fcontext") || name.ends_with(b"ontop_fcontext")),
+    }
 }
 
-/// Whether the file has an unwinder. `names` has its symbols, and whether it defines them. One that is `stripped` and has `tables` for
-/// exceptions shows that it has none by what it takes from another.
-fn own_unwinder<'a>(tables: bool, stripped: bool, names: impl Iterator<Item = (&'a [u8], bool)>) -> bool {
-    let (mut defines, mut takes, mut throws) = (false, false, false);
-    for (name, defined) in names {
+/// What the names of a file's symbols say of it, so that they are read once.
+#[derive(Default)]
+struct Names {
+    /// It defines an unwinder.
+    unwinds: bool,
+    /// It takes an unwinder from another.
+    unwound: bool,
+    /// It takes from another what throws.
+    throws: bool,
+    /// It defines a function that switches stacks.
+    switches: bool,
+    /// It has symbols of profilers that functions call first.
+    profiles: bool,
+    /// It has symbols of profilers that functions call later.
+    profiles_later: bool,
+}
+
+impl Names {
+    fn add(&mut self, name: &[u8], defined: bool) {
         let unwinder = matches!(name, b"_Unwind_RaiseException" | b"_Unwind_Resume");
-        defines |= unwinder && defined;
-        takes |= unwinder && !defined;
-        throws |= !defined && (name.starts_with(b"__cxa_throw") || name.starts_with(b"__gxx_personality"));
+        self.unwinds |= unwinder && defined;
+        self.unwound |= unwinder && !defined;
+        self.throws |= !defined && (name.starts_with(b"__cxa_throw") || name.starts_with(b"__gxx_personality"));
+        self.switches |= defined && switches(name);
+        self.profiles |= entries::PROFILER.contains(&name);
+        self.profiles_later |= entries::LATER.contains(&name);
     }
-    defines || tables && !takes && (stripped || !throws)
+
+    /// Whether the file has an unwinder. One that is `stripped` and has `tables` for exceptions shows that it has none by what it takes
+    /// from another.
+    fn own_unwinder(&self, tables: bool, stripped: bool) -> bool {
+        self.unwinds || tables && !self.unwound && (stripped || !self.throws)
+    }
 }
 
-impl Object {
-    /// Read a file of the backend's machine: its functions with a site, or `any`.
-    ///
-    /// # Errors
-    /// It cannot be read, is no little-endian ELF64 file of this machine, or is damaged.
-    pub fn read(path: &Path, any: bool, backend: &dyn Patch) -> Result<Object> {
-        let bytes = input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
-        Object::parse(path, &bytes, any, backend)
-    }
+/// What every reader of a file needs.
+struct Parts<'a> {
+    header: &'a Header,
+    endian: Endianness,
+    sections: SectionTable<'a, Header>,
+    symbols: SymbolTable<'a, Header>,
+    lowest: u64,
+    build_id: String,
+    names: Names,
+    entries_alone: Option<&'static str>,
+}
 
-    fn parse(path: &Path, bytes: &[u8], any: bool, backend: &dyn Patch) -> Result<Object> {
-        let name = path.display().to_string();
+impl<'a> Parts<'a> {
+    fn of(name: &str, bytes: &'a [u8], backend: &dyn Patch) -> Result<Parts<'a>> {
         let damaged = |e: object::read::Error| Error::new(format!("{name}: damaged: {e}"));
         let header = Header::parse(bytes).map_err(damaged)?;
         let endian = header.endian().map_err(damaged)?;
@@ -113,18 +132,50 @@ impl Object {
         }
         let imported = sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(damaged)?;
         let symbols = sections.symbols(endian, bytes, elf::SHT_SYMTAB).map_err(damaged)?;
-        let all = || {
-            [&imported, &symbols].into_iter().flat_map(|table| {
-                table.iter().filter_map(move |s| Some((table.symbol_name(endian, s).ok()?, !s.is_undefined(endian))))
-            })
-        };
-        let unwinder = own_unwinder(tables, symbols.is_empty(), all()).then_some(UNWINDER);
-        let entries_alone = unwinder.or_else(|| switches(all()).then_some(STACKS));
-        let sizes: HashMap<u64, u64> = symbols
+        let mut names = Names::default();
+        for table in [&imported, &symbols] {
+            for symbol in table.iter() {
+                table.symbol_name(endian, symbol).into_iter().for_each(|n| names.add(n, !symbol.is_undefined(endian)));
+            }
+        }
+        let unwinder = names.own_unwinder(tables, symbols.is_empty()).then_some(UNWINDER);
+        let entries_alone = unwinder.or_else(|| names.switches.then_some(STACKS));
+        Ok(Parts { header, endian, sections, symbols, lowest, build_id, names, entries_alone })
+    }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>> {
+    input::bytes(path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))
+}
+
+impl Object {
+    /// Read a file of the backend's machine: its functions with a site, or `any`.
+    ///
+    /// # Errors
+    /// It cannot be read, is no little-endian ELF64 file of this machine, or is damaged.
+    pub fn read(path: &Path, any: bool, backend: &dyn Patch) -> Result<Object> {
+        Object::parse(path, &contents(path)?, any, backend)
+    }
+
+    /// The [`Object::entries_alone`] of a file, without its functions.
+    ///
+    /// # Errors
+    /// As [`Object::read`].
+    pub fn read_entries_alone(path: &Path, backend: &dyn Patch) -> Result<Option<&'static str>> {
+        Ok(Parts::of(&path.display().to_string(), &contents(path)?, backend)?.entries_alone)
+    }
+
+    fn parse(path: &Path, bytes: &[u8], any: bool, backend: &dyn Patch) -> Result<Object> {
+        let name = path.display().to_string();
+        let Parts { header, endian, sections, symbols, lowest, build_id, names, entries_alone } =
+            Parts::of(&name, bytes, backend)?;
+        // Of several symbols at an address, the last one says how long a function is.
+        let mut sizes: Vec<(u64, u64)> = symbols
             .iter()
             .filter(|s| s.st_type() == elf::STT_FUNC)
             .map(|s| (s.st_value(endian), s.st_size(endian)))
             .collect();
+        sizes.sort_by_key(|(address, _)| *address);
         let input = Input { name: &name, bytes };
         // A file without a list of sites is an error of those who ask for the list alone.
         let sites = link::sites::sites(backend, &input).unwrap_or_default();
@@ -137,18 +188,21 @@ impl Object {
             entries_alone,
         };
         let file = entries::File { header, sections: &sections, bytes, endian };
-        object.functions = file.profiled(backend);
+        if names.profiles {
+            object.functions = file.profiled(backend);
+        }
         let profiled: BTreeSet<u64> = object.functions.iter().map(|f| f.site).collect();
         let entries = sites.into_iter().filter(|s| ENTRIES.contains(&s.kind) && !profiled.contains(&s.address));
+        object.functions.reserve(entries.size_hint().1.unwrap_or_default());
         for site in entries {
             match site.refused {
                 Some(why) => {
                     object.refused.push(Refused { name: site.function.to_owned(), code: None, class: None, why })
                 }
-                None => object.functions.push(listed(&site, &sizes, backend)),
+                None => object.functions.push(listed(site, &sizes, backend)),
             }
         }
-        let later = file.profiled_later(backend);
+        let later = if names.profiles_later { file.profiled_later(backend) } else { BTreeSet::new() };
         if any || !later.is_empty() {
             let known: BTreeSet<u64> = object.functions.iter().map(|f| f.address).collect();
             let wanted = |address| !known.contains(&address) && (any || later.contains(&address));
@@ -163,16 +217,19 @@ impl Object {
 }
 
 /// The function with a site that a list has.
-fn listed(site: &ListedSite, sizes: &HashMap<u64, u64>, backend: &dyn Patch) -> Function {
+/// `sizes` has addresses and sizes of functions, by ascending address.
+fn listed(site: ListedSite, sizes: &[(u64, u64)], backend: &dyn Patch) -> Function {
     let address = site.address - site.offset;
+    let after = sizes.partition_point(|(at, _)| *at <= address);
+    let size = after.checked_sub(1).and_then(|n| sizes.get(n)).filter(|(at, _)| *at == address).map(|(_, size)| *size);
     let form = backend.site_forms().iter().find(|form| form.about == site.form && form.fits(&site.bytes));
     let before = form.map_or(0, |form| form.before as usize);
     Function {
         name: site.function.to_owned(),
         address,
-        size: sizes.get(&address).copied().unwrap_or_default(),
+        size: size.unwrap_or_default(),
         site: site.address,
-        bytes: site.bytes.get(before..).unwrap_or_default().to_vec(),
+        bytes: if before == 0 { site.bytes } else { site.bytes.get(before..).unwrap_or_default().to_vec() },
         entries: Vec::new(),
         signature: None,
     }

@@ -83,6 +83,8 @@ pub struct Objects {
     /// Bytes that each process maps for records.
     records: u64,
     known: HashMap<PathBuf, Arc<Numbered>>,
+    /// Objects that were read, and get a number next.
+    read: HashMap<PathBuf, Object>,
     /// Of each process, the objects that are recorded, and what is added to their addresses.
     attached: HashMap<u32, Vec<(PathBuf, u64)>>,
     next: u32,
@@ -110,7 +112,8 @@ impl Objects {
         if let Some(known) = self.known.get(path) {
             return Ok((known.clone(), false));
         }
-        let mut object = Object::read(path, any, backend)?;
+        let read = self.read.remove(path).map_or_else(|| Object::read(path, any, backend), Ok);
+        let mut object = read?;
         if what.args || what.result {
             prototypes::read(&mut object, backend)?;
         }
@@ -152,14 +155,15 @@ impl Objects {
         let mut paths: Vec<PathBuf> = code.map(|m| PathBuf::from(&m.path)).collect();
         paths.dedup();
         let forms = self.forms(what, hello.words, choice.any(), backend)?;
-        let why = self.entries_alone(&paths, backend);
+        let chosen = |path: &Path| choice.object(path, same(path, Path::new(exe)));
+        let why = self.entries_alone(&paths, &chosen, choice.any(), backend);
         let how = if what.returns && why.is_none() { How::Shadow } else { How::Entry };
         // Nobody executes what has just been loaded.
         let alone = hello.kind == Kind::Loaded || alone(hello.pid, Path::new(exe));
         let routines = Routines { refill: hello.refill, last: hello.last };
         let (mut all, mut there) = (Attached { orders: Orders::new(self.records), ..Attached::default() }, Vec::new());
         let before = self.attached.remove(&hello.pid).filter(|_| hello.kind == Kind::Loaded).unwrap_or_default();
-        for path in paths.iter().filter(|path| choice.object(path, same(path, Path::new(exe)))) {
+        for path in paths.iter().filter(|path| chosen(path)) {
             let (numbered, new) = match self.object(path, choice.any(), what, backend) {
                 Ok(read) => read,
                 Err(why) => {
@@ -197,16 +201,31 @@ impl Objects {
     }
 
     /// Why return addresses of this process must stay where they are, if there is a reason: what one of its objects has or does.
-    fn entries_alone(&mut self, paths: &[PathBuf], backend: &dyn Patch) -> Option<&'static str> {
+    /// Those that are `chosen` are read whole, as they are recorded next.
+    fn entries_alone(
+        &mut self,
+        paths: &[PathBuf],
+        chosen: &dyn Fn(&Path) -> bool,
+        any: bool,
+        backend: &dyn Patch,
+    ) -> Option<&'static str> {
         let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let mut loud = paths.iter().filter(|path| !ASKS.iter().any(|asks| name(path).starts_with(asks)));
-        loud.find_map(|path| match self.entries_alone.get(path) {
-            Some(known) => *known,
-            None => {
-                let why = Object::read(path, false, backend).ok().and_then(|object| object.entries_alone);
-                self.entries_alone.insert(path.clone(), why);
-                why
+        loud.find_map(|path| {
+            if let Some(known) = self.entries_alone.get(path) {
+                return *known;
             }
+            let why = match self.known.get(path) {
+                Some(numbered) => numbered.object.entries_alone,
+                None if chosen(path) => Object::read(path, any, backend).ok().and_then(|object| {
+                    let why = object.entries_alone;
+                    self.read.insert(path.clone(), object);
+                    why
+                }),
+                None => Object::read_entries_alone(path, backend).ok().flatten(),
+            };
+            self.entries_alone.insert(path.clone(), why);
+            why
         })
     }
 
