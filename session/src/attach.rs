@@ -99,7 +99,7 @@ impl Orders {
         };
         let at = maps::gap(maps, &loaded.range, most, (FAR, self.mapped), PAGE, &reaches);
         let at = at.ok_or_else(|| Error::new("no room for trampolines within the reach of a branch"))?;
-        let region = Region::new(loaded, forms, routines, at, backend)?;
+        let region = Region::new(loaded, forms, routines, (at, most), backend)?;
         let recorded = region.writes.len();
         maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
         self.regions.push((at, region.code));
@@ -132,8 +132,8 @@ impl Orders {
         self.list.extend(protect(true).chain(writes).chain(protect(false)));
     }
 
-    /// How many there are, and the file that has them first and the code behind them.
-    pub fn file(mut self) -> (u32, Vec<u8>) {
+    /// How many there are, and the file that has them first and the code behind them: its parts, by their offsets.
+    pub fn file(mut self) -> (u32, Vec<(u64, Vec<u8>)>) {
         let count = self.list.len() + self.regions.len();
         let mut offset = ((count * Order::BYTES) as u64).next_multiple_of(PAGE);
         let mut all = Vec::new();
@@ -142,13 +142,14 @@ impl Orders {
             offset = (offset + code.len() as u64).next_multiple_of(PAGE);
         }
         all.append(&mut self.list);
-        let mut file = Vec::new();
-        all.iter().for_each(|order| order.append_to(&mut file));
-        for (_, code) in &self.regions {
-            file.resize(file.len().next_multiple_of(PAGE as usize), 0);
-            file.extend(code);
+        let mut orders = Vec::with_capacity(count * Order::BYTES);
+        all.iter().for_each(|order| order.append_to(&mut orders));
+        let mut parts = vec![(0, orders)];
+        for (_, code) in self.regions {
+            let end = parts.last().map_or(0, |(at, part)| at + part.len() as u64);
+            parts.push((end.next_multiple_of(PAGE), code));
         }
-        (count as u32, file)
+        (count as u32, parts)
     }
 }
 
@@ -164,8 +165,15 @@ impl Region {
         })
     }
 
-    fn new(loaded: &Loaded, forms: &Forms, routines: Routines, at: u64, backend: &dyn Patch) -> Result<Region> {
-        let mut code = Vec::new();
+    /// The region at `at`, which takes at most so many bytes.
+    fn new(
+        loaded: &Loaded,
+        forms: &Forms,
+        routines: Routines,
+        (at, most): (u64, u64),
+        backend: &dyn Patch,
+    ) -> Result<Region> {
+        let mut code = Vec::with_capacity(most as usize);
         let mut sled = |routine: u64| {
             // Far branches are at a multiple of 8.
             code.resize(code.len().next_multiple_of(8), 0);
@@ -174,7 +182,7 @@ impl Region {
             forms.sled(at, far, &mut code)
         };
         let (refill, last) = (sled(routines.refill)?, sled(routines.last)?);
-        let mut region = Region { code, writes: Vec::new() };
+        let mut region = Region { code, writes: Vec::with_capacity(loaded.functions.len()) };
         for Chosen { id, function, form, last: ends } in &loaded.functions {
             let site = loaded.base.wrapping_add(function.site);
             let copy = |goes_on: u64, code: &mut Vec<u8>| {

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -251,12 +252,12 @@ impl Pool {
     }
 }
 
-/// A file in memory with these bytes, for a process to map.
+/// A file in memory with these parts, each at its offset, for a process to map.
 ///
 /// # Errors
 /// The system gives no memory.
-pub fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub fn file_of(parts: &[(u64, Vec<u8>)]) -> io::Result<OwnedFd> {
     let file = File::from(memfd_create("tramptool-trampolines", MemfdFlags::CLOEXEC)?);
-    io::Write::write_all(&mut &file, bytes)?;
+    parts.iter().try_for_each(|(at, bytes)| file.write_all_at(bytes, *at))?;
     Ok(file.into())
 }

@@ -243,9 +243,9 @@ impl Session<'_> {
             sink.loaded(hello.pid, &place.numbered, place.base, &place.maps).map_err(&failed)?;
         }
         self.note(&places);
-        let (count, file) = orders.file();
-        let bytes = file.len() as u64;
-        let file = file_of(&file).map_err(&failed)?;
+        let (count, parts) = orders.file();
+        let bytes = parts.last().map_or(0, |(at, part)| at + part.len() as u64);
+        let file = file_of(&parts).map_err(&failed)?;
         let answer = protocol::answer(count, self.pool.bytes(), bytes);
         send(stream, &answer, &[self.pool.file(), file.as_fd()]).map_err(&failed)?;
         let mut obeyed = [0; OBEYED];
