@@ -68,8 +68,9 @@ impl Drain {
             if !all && owner.serial != 0 && owner.serial != next {
                 continue;
             }
-            pool.copy(buffer, &mut self.words);
-            let (records, complete, seen) = self.count();
+            let mut pairs = Pairs::default();
+            pool.copy(buffer, &mut self.words, |pair| pairs.add(pair));
+            let (records, complete, seen) = self.count(&pairs);
             if !complete && patient {
                 self.late.insert(buffer);
                 continue;
@@ -89,8 +90,8 @@ impl Drain {
     }
 
     /// How many words there are up to the last record, whether no record before it is missing, and what they are.
-    fn count(&self) -> (usize, bool, Seen) {
-        if let Some(seen) = plain(&self.words) {
+    fn count(&self, pairs: &Pairs) -> (usize, bool, Seen) {
+        if let Some(seen) = pairs.plain(&self.words) {
             return (WORDS * seen.records as usize, true, seen);
         }
         let (mut at, mut end, mut complete, mut seen) = (0, 0, true, Seen::default());
@@ -125,16 +126,29 @@ fn dead(pid: u32, tid: u32) -> bool {
     stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])))
 }
 
-/// The records of a buffer that is full of records without words, which most are. They fill it exactly.
-fn plain(words: &[u64]) -> Option<Seen> {
-    let (full, behind) = words.split_at_checked(BUFFER / 8)?;
-    let (mut none, mut more, mut entries) = (0, 0, 0);
-    for record in full.chunks_exact(WORDS) {
-        let what = record[WHAT];
-        none |= u64::from(what == 0);
-        more |= what & 0xf0;
-        entries += u64::from(what & 15 == 1);
+/// What pairs of words are, if each is a record without words, as most are.
+#[derive(Default)]
+struct Pairs {
+    /// Those that are no record.
+    empty: u64,
+    /// Bits of them that give a record words.
+    more: u64,
+    /// Those that are entries.
+    entries: u64,
+}
+
+impl Pairs {
+    fn add(&mut self, [_, what]: [u64; WORDS]) {
+        self.empty += u64::from(what == 0);
+        self.more |= what & 0xf0;
+        self.entries += u64::from(what & 15 == 1);
     }
-    let fits = none == 0 && more == 0 && behind.iter().all(|word| *word == 0);
-    fits.then_some(Seen { entries, records: (full.len() / WORDS) as u64 })
+
+    /// The records of a buffer with these pairs, if records without words fill it. They fill it exactly.
+    fn plain(&self, words: &[u64]) -> Option<Seen> {
+        let (full, behind) = words.split_at_checked(BUFFER / 8)?;
+        let alone = self.empty == (behind.len() / WORDS) as u64 && behind.iter().all(|word| *word == 0);
+        let seen = Seen { entries: self.entries, records: (full.len() / WORDS) as u64 };
+        (alone && self.more == 0).then_some(seen)
+    }
 }

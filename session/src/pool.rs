@@ -190,11 +190,15 @@ impl Pool {
         Moment { ticks: word(0), monotonic: word(1) }
     }
 
-    /// The words of a buffer as they are now, into `words`.
-    pub fn copy(&self, buffer: usize, words: &mut Vec<u64>) {
+    /// The words of a buffer as they are now, into `words`. Each pair of them is told to `see`, so that nobody has to read them again.
+    pub fn copy(&self, buffer: usize, words: &mut Vec<u64>, mut see: impl FnMut([u64; 2])) {
         let all = self.words64(FIRST + buffer * 2 * BUFFER, (BUFFER + 64) / 8);
-        words.clear();
-        words.extend(all.iter().map(|word| word.load(Ordering::Relaxed)));
+        words.resize(all.len(), 0);
+        for (to, from) in words.as_chunks_mut().0.iter_mut().zip(all.as_chunks().0) {
+            let [first, second] = from;
+            *to = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)];
+            see(*to);
+        }
     }
 
     /// Give a buffer back, and tell whoever waits for one.
