@@ -294,10 +294,14 @@ impl Session<'_> {
 
     /// Write what threads hand in until the program has ended.
     fn drain(&self) -> Drain {
-        let mut drain = Drain::default();
+        let (mut drain, mut idle) = (Drain::default(), false);
         while !self.ended.load(Ordering::SeqCst) {
             let seen = self.pool.handed_in();
-            if let Err(error) = drain.run(&self.pool, &mut **locked(&self.sink), false) {
+            let mut sink = locked(&self.sink);
+            let written = drain.run(&self.pool, &mut **sink, false);
+            let written = written.and_then(|()| if idle { sink.flush() } else { Ok(()) });
+            drop(sink);
+            if let Err(error) = written {
                 self.complain(failed("records are no longer written")(error));
                 self.pool.stop();
                 return drain;
@@ -309,9 +313,12 @@ impl Session<'_> {
                 self.stopped(&mut drain);
                 return drain;
             }
-            if self.pool.handed_in() == seen {
+            let none = || self.pool.handed_in() == seen;
+            if none() {
                 self.pool.wait(seen, MOMENT);
             }
+            // Nobody is kept waiting by it, and whoever reads the file meanwhile finds what has come.
+            idle = none();
         }
         drain
     }
