@@ -381,10 +381,13 @@ impl State {
         }
         let mut attached = match self.attached.remove(&at) {
             Some(attached) => attached,
-            None => match self.unloaded.remove(&at).and_then(|before| before.again(function)) {
-                Some(again) => again,
-                None => self.begin(function, process)?,
-            },
+            None => {
+                let before = self.unloaded.remove(&at);
+                match before.and_then(|before| before.again(function, &mut self.objects)) {
+                    Some(again) => again,
+                    None => self.begin(function, process)?,
+                }
+            }
         };
         let done = self.add(&mut attached, function, wanted, process);
         self.attached.insert(at, attached);
@@ -424,7 +427,7 @@ impl State {
     fn begin(&mut self, function: &Function, process: &Process) -> Result<Attached> {
         let entry = &function.entry;
         let end = entry.at + entry.bytes.len() as u64;
-        let text = objects::text(&function.name, &(entry.at..end))?;
+        let text = self.objects.text(&function.name, &(entry.at..end))?;
         let (branch, resume, original) = self.moved(function, process)?;
         let (room, object) = (entry.room.clone(), function.object.clone());
         // Behind the room there is no landing pad.
@@ -588,9 +591,10 @@ impl State {
             .iter()
             .flat_map(|(at, attached)| attached.users.iter().map(|user| (*at, user.number, user.enabled)))
             .collect();
+        // What is said last of a hook holds.
+        let said: HashMap<u64, bool> = wanted.into_iter().map(|(_, number, enabled)| (number, enabled)).collect();
         for (at, number, enabled) in &before {
-            let said = wanted.iter().rev().find(|(_, n, _)| n == number).map(|(.., enabled)| *enabled);
-            self.set(*at, *number, said.or(all).unwrap_or(*enabled));
+            self.set(*at, *number, said.get(number).copied().or(all).unwrap_or(*enabled));
         }
         let done = self.write(patcher, backend);
         if done.is_err() {
@@ -658,9 +662,9 @@ impl State {
 
 impl Attached {
     /// The same for a function that was loaded again, if nothing of it is another.
-    fn again(self, function: &Function) -> Option<Attached> {
+    fn again(self, function: &Function, objects: &mut Objects) -> Option<Attached> {
         let (entry, bytes) = (&function.entry, &self.original.bytes);
-        let text = objects::text(&function.name, &(entry.at..entry.at + entry.bytes.len() as u64)).ok()?;
+        let text = objects.text(&function.name, &(entry.at..entry.at + entry.bytes.len() as u64)).ok()?;
         let same = (&self.room, &self.object, &self.site.function) == (&entry.room, &function.object, &function.name);
         let same = same && self.site.text == text && entry.bytes.starts_with(bytes);
         let site = Site::new(&function.name, entry.at, text, self.original.clone());

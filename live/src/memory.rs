@@ -98,6 +98,29 @@ pub struct Text {
     pub protection: i32,
 }
 
+/// How many objects the loader has loaded and unloaded so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loads {
+    loaded: u64,
+    unloaded: u64,
+}
+
+/// The loader's counts; `None` if it does not count.
+pub fn loads() -> Option<Loads> {
+    extern "C" fn first(info: *mut libc::dl_phdr_info, bytes: usize, to: *mut libc::c_void) -> libc::c_int {
+        if bytes >= size_of::<libc::dl_phdr_info>() {
+            // SAFETY: the loader gives as many bytes, and `to` is what is given to it below.
+            let (info, to) = unsafe { (&*info, &mut *to.cast::<Option<Loads>>()) };
+            *to = Some(Loads { loaded: info.dlpi_adds, unloaded: info.dlpi_subs });
+        }
+        1
+    }
+    let mut found: Option<Loads> = None;
+    // SAFETY: the function is called before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(first), ptr::from_mut(&mut found).cast()) };
+    found
+}
+
 /// The way in which code is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -148,6 +171,26 @@ impl Writer {
                 (0..len).map(byte).collect()
             }
         }
+    }
+
+    /// The bytes at each of these ascending addresses, which may overlap, as [`Writer::read`] has them. Those that are near each other
+    /// are read at once.
+    pub fn read_all(&self, places: &[(u64, usize)]) -> Vec<Vec<u8>> {
+        let end = |(at, len): &(u64, usize)| at.saturating_add(*len as u64);
+        let near = |a: &(u64, usize), b: &(u64, usize)| a.0 / PAGE == b.0 / PAGE;
+        let mut all = Vec::with_capacity(places.len());
+        for part in places.chunk_by(near) {
+            let from = part.first().map_or(0, |(at, _)| *at);
+            let to = part.iter().map(end).max().unwrap_or_default();
+            // Without the file, what lies in between may not be touched.
+            let at_once = part.len() > 1 && self.file.is_some();
+            let bytes = if at_once { self.read(from, to.saturating_sub(from) as usize) } else { Vec::new() };
+            all.extend(part.iter().map(|(at, len)| {
+                let found = bytes.get(at.saturating_sub(from) as usize..).and_then(|rest| rest.get(..*len));
+                found.map_or_else(|| self.read(*at, *len), <[u8]>::to_vec)
+            }));
+        }
+        all
     }
 
     /// Let these bytes be written, all in the same way.

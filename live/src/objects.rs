@@ -14,13 +14,33 @@ use session::object::Object;
 use crate::error::{Error, Result};
 use crate::function::{Class, Entry, Function, Room};
 use crate::machine::MACHINE;
-use crate::memory::{Text, Writer};
+use crate::memory::{self, Loads, Text, Writer};
 use crate::threads;
 
 /// Objects that were read. One that is unloaded and loaded again is the same file.
 #[derive(Default)]
 pub struct Objects {
-    known: HashMap<PathBuf, Option<Arc<Object>>>,
+    known: HashMap<PathBuf, Option<Arc<Known>>>,
+    /// What was mapped when it was last looked at.
+    mapped: Option<Mapped>,
+}
+
+/// An object that was read.
+struct Known {
+    object: Object,
+    /// For each of its functions, the highest end of those up to it.
+    ends: Vec<u64>,
+}
+
+/// The mappings of this process.
+struct Mapped {
+    /// What the loader had done by then.
+    loads: Option<Loads>,
+    all: Vec<Mapping>,
+    /// The first ones of objects.
+    firsts: Vec<Mapping>,
+    /// Those with code.
+    code: Vec<Text>,
 }
 
 /// How functions are found.
@@ -36,7 +56,7 @@ pub struct Found<'a> {
 
 /// An object, and where it is loaded.
 struct Loaded {
-    object: Arc<Object>,
+    known: Arc<Known>,
     path: Arc<Path>,
     base: u64,
 }
@@ -55,15 +75,16 @@ impl Objects {
                 continue;
             }
             let Some(loaded) = self.read(&mapping, how.backend) else { continue };
-            let found: Vec<Function> = loaded.functions(&|f| f.name == name).collect();
+            let found: Vec<Function> = loaded.functions(0, &|f| f.name == name).collect();
             if !found.is_empty() {
                 return Ok(found);
             }
-            let refused: Vec<&Refused> = loaded.object.refused.iter().filter(|refused| refused.name == name).collect();
+            let refused: Vec<&Refused> =
+                loaded.object().refused.iter().filter(|refused| refused.name == name).collect();
             if !refused.is_empty() {
                 return refused.into_iter().map(|refused| loaded.refused(refused, how)).collect();
             }
-            near.extend(loaded.object.functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
+            near.extend(loaded.object().functions.iter().map(|f| f.name.clone()).filter(|n| alike(n, name)));
         }
         near.sort_by_key(|n| (n.len().abs_diff(name.len()), n.clone()));
         near.dedup();
@@ -77,36 +98,76 @@ impl Objects {
     /// As [`Objects::named`].
     pub fn at(&mut self, address: u64, how: Found) -> Result<Function> {
         let none = || Error::NotFound { name: format!("at {address:#x}"), near: Vec::new() };
-        let there = threads::mappings().into_iter().find(|m| m.range.contains(&address)).ok_or_else(none)?;
-        let mapping = loaded().into_iter().find(|m| m.path == there.path).ok_or_else(none)?;
+        let find = |mapped: &Mapped| {
+            let there = mapped.all.iter().find(|m| m.range.contains(&address))?;
+            mapped.firsts.iter().find(|m| m.path == there.path).cloned()
+        };
+        let mapping = self.mapped(&find).ok_or_else(none)?;
         let loaded = self.read(&mapping, how.backend).ok_or_else(none)?;
         let inside = |at: u64, size: u64| {
             let start = loaded.base.wrapping_add(at);
             start == address || (start..start.saturating_add(size)).contains(&address)
         };
-        if let Some(function) = loaded.functions(&|f| inside(f.address, f.size)).next() {
+        // No function before ends behind the address.
+        let before = loaded.known.ends.partition_point(|end| *end <= address.wrapping_sub(loaded.base));
+        if let Some(function) = loaded.functions(before, &|f| inside(f.address, f.size)).next() {
             return Ok(function);
         }
         let refused = |refused: &&Refused| refused.code.is_some_and(|(at, size)| inside(at, size));
-        loaded.refused(loaded.object.refused.iter().find(refused).ok_or_else(none)?, how)
+        loaded.refused(loaded.object().refused.iter().find(refused).ok_or_else(none)?, how)
+    }
+
+    /// The pages with this code, and how they are protected. They are looked up again once the loader has loaded or unloaded something.
+    ///
+    /// # Errors
+    /// They are not there any more.
+    pub fn text(&mut self, function: &str, code: &Range<u64>) -> Result<Text> {
+        let find = |mapped: &Mapped| mapped.code.iter().find(|text| text.range.contains(&code.start)).cloned();
+        let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
+        self.mapped(&find).ok_or_else(gone)
+    }
+
+    /// What is found in the mappings. They are read again if the loader has done something since, or nothing is found.
+    fn mapped<T>(&mut self, find: &dyn Fn(&Mapped) -> Option<T>) -> Option<T> {
+        let loads = memory::loads();
+        let known = self.mapped.as_ref().filter(|mapped| mapped.loads.is_some() && mapped.loads == loads);
+        known.and_then(find).or_else(|| find(self.mapped.insert(Mapped::new(loads))))
     }
 
     /// The object that is loaded there.
     fn read(&mut self, first: &Mapping, backend: &dyn Patch) -> Option<Loaded> {
         let path: Arc<Path> = Path::new(&first.path).into();
-        let read = || Object::read(&path, true, backend).ok().map(Arc::new);
-        let object = self.known.entry(path.to_path_buf()).or_insert_with(read).clone()?;
-        let base = first.range.start.wrapping_sub(object.lowest);
-        Some(Loaded { object, path, base })
+        let read = || Object::read(&path, true, backend).ok().map(|object| Arc::new(Known::new(object)));
+        let known = self.known.entry(path.to_path_buf()).or_insert_with(read).clone()?;
+        let base = first.range.start.wrapping_sub(known.object.lowest);
+        Some(Loaded { known, path, base })
+    }
+}
+
+impl Known {
+    fn new(object: Object) -> Known {
+        // One of which the size is not known has its first byte.
+        let end = |f: &Traced| f.address.saturating_add(f.size.max(1));
+        let highest = |so_far: &mut u64, f: &Traced| {
+            *so_far = end(f).max(*so_far);
+            Some(*so_far)
+        };
+        let ends = object.functions.iter().scan(0, highest).collect();
+        Known { object, ends }
     }
 }
 
 /// The first mapping of each object that is loaded now, the program's before all others.
 fn loaded() -> Vec<Mapping> {
+    firsts(&threads::mappings())
+}
+
+/// The first of these mappings for each object.
+fn firsts(all: &[Mapping]) -> Vec<Mapping> {
     let mut firsts: Vec<Mapping> = Vec::new();
-    for mapping in threads::mappings().into_iter().filter(|m| m.path.starts_with('/') && m.offset == 0) {
+    for mapping in all.iter().filter(|m| m.path.starts_with('/') && m.offset == 0) {
         if !firsts.iter().any(|first| first.path == mapping.path) {
-            firsts.push(mapping);
+            firsts.push(mapping.clone());
         }
     }
     let program = std::env::current_exe().unwrap_or_default();
@@ -133,8 +194,13 @@ fn alike(a: &str, b: &str) -> bool {
 }
 
 impl Loaded {
-    fn functions(&self, wanted: &dyn Fn(&Traced) -> bool) -> impl Iterator<Item = Function> {
-        self.object.functions.iter().filter(|f| wanted(f)).map(|f| {
+    fn object(&self) -> &Object {
+        &self.known.object
+    }
+
+    /// The functions that are wanted, without so many that are before all others.
+    fn functions(&self, before: usize, wanted: &dyn Fn(&Traced) -> bool) -> impl Iterator<Item = Function> {
+        self.object().functions.iter().skip(before).filter(|f| wanted(f)).map(|f| {
             let (start, at) = (self.base.wrapping_add(f.address), self.base.wrapping_add(f.site));
             let (class, reason, room) = match f.entries.first() {
                 Some(entry) => (entry.class, "its first instructions can be moved", Room::Moved(f.entries.clone())),
@@ -192,17 +258,18 @@ impl Loaded {
 /// The number of bytes of a refused function's entry that an error shows.
 const SHOWN: usize = 8;
 
-/// The pages with this code, and how they are protected.
-///
-/// # Errors
-/// They are not there any more.
-pub fn text(function: &str, code: &Range<u64>) -> Result<Text> {
-    let found = threads::mappings().into_iter().find(|m| m.range.contains(&code.start) && m.protection & EXEC != 0);
-    let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
-    let mapping = found.ok_or_else(gone)?;
-    let guarded = MACHINE.guarded.filter(|(flag, _)| has_flag(mapping.range.start, flag));
-    let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
-    Ok(Text { range: mapping.range, protection })
+impl Mapped {
+    fn new(loads: Option<Loads>) -> Mapped {
+        let (all, flags) = (threads::mappings(), MACHINE.guarded.map(|_| input::text(Path::new("/proc/self/smaps"))));
+        let flags = flags.and_then(|text| text.ok()).unwrap_or_default();
+        let text = |mapping: &Mapping| {
+            let guarded = MACHINE.guarded.filter(|(flag, _)| has_flag(&flags, mapping.range.start, flag));
+            let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
+            Text { range: mapping.range.clone(), protection }
+        };
+        let code = all.iter().filter(|m| m.protection & EXEC != 0).map(text).collect();
+        Mapped { loads, firsts: firsts(&all), code, all }
+    }
 }
 
 /// Whether indirect branches may enter these pages only at landing pads.
@@ -210,9 +277,8 @@ pub fn is_guarded(text: &Text) -> bool {
     MACHINE.guarded.is_some_and(|(_, bit)| text.protection & bit != 0)
 }
 
-/// Whether `smaps` has this flag for the mapping at this address.
-fn has_flag(at: u64, flag: &str) -> bool {
-    let text = input::text(Path::new("/proc/self/smaps")).unwrap_or_default();
+/// Whether the text of `smaps` has this flag for the mapping at this address.
+fn has_flag(text: &str, at: u64, flag: &str) -> bool {
     let begins = format!("{at:x}-");
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&begins));
     let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));

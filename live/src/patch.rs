@@ -93,10 +93,10 @@ impl Site {
         self.trapped
     }
 
-    /// The bytes that are in memory, if nobody else has written there.
-    fn expected(&self) -> Vec<u8> {
+    /// The bytes that are in memory, if nobody else has written there, in two parts.
+    fn expected(&self) -> [&[u8]; 2] {
         let first: &[u8] = if self.trapped { MACHINE.trap } else { &[] };
-        first.iter().chain(self.now.bytes.iter().skip(first.len())).copied().collect()
+        [first, self.now.bytes.get(first.len()..).unwrap_or_default()]
     }
 
     /// Nobody else has written there.
@@ -104,11 +104,16 @@ impl Site {
     /// # Errors
     /// Somebody has.
     pub fn untouched(&self, writer: &Writer) -> Result<()> {
-        let (expected, found) = (self.expected(), writer.read(self.at, self.now.bytes.len()));
-        if found == expected {
+        self.has(writer.read(self.at, self.now.bytes.len()))
+    }
+
+    /// Nobody else has written what is found there.
+    fn has(&self, found: Vec<u8>) -> Result<()> {
+        let [first, rest] = self.expected();
+        if found.strip_prefix(first) == Some(rest) {
             return Ok(());
         }
-        Err(Error::Foreign { function: self.function.clone(), found, expected })
+        Err(Error::Foreign { function: self.function.clone(), found, expected: [first, rest].concat() })
     }
 }
 
@@ -164,9 +169,10 @@ impl Patcher {
         if changes.is_empty() {
             return Ok(Notes::default());
         }
-        for change in &changes {
-            change.site.untouched(&self.writer)?;
-        }
+        changes.sort_by_key(|change| change.site.at);
+        let places: Vec<_> = changes.iter().map(|change| (change.site.at, change.site.now.bytes.len())).collect();
+        let found = self.writer.read_all(&places);
+        changes.iter().zip(found).try_for_each(|(change, found)| change.site.has(found))?;
         let code = |change: &Change| {
             let from = change.site.at;
             from..from + change.to.bytes.len() as u64

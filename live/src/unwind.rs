@@ -17,6 +17,7 @@ use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
 use crate::error::{Error, Result};
+use crate::memory::{self, Loads};
 use crate::objects;
 
 /// How far CFA of a trampoline is above that of the function which returns to it, and leaves nothing on the stack in between: unwinders
@@ -201,9 +202,11 @@ struct Table {
 struct Unwinders {
     known: BTreeSet<Takes>,
     tables: Vec<Table>,
+    /// What the loader had done when they were looked for.
+    loads: Option<Loads>,
 }
 
-static UNWINDERS: Mutex<Unwinders> = Mutex::new(Unwinders { known: BTreeSet::new(), tables: Vec::new() });
+static UNWINDERS: Mutex<Unwinders> = Mutex::new(Unwinders { known: BTreeSet::new(), tables: Vec::new(), loads: None });
 
 impl Unwinders {
     /// Tell all of them about one more.
@@ -215,6 +218,11 @@ impl Unwinders {
 
     /// Tell those that were loaded since then about all tables.
     fn look(&mut self) {
+        let loads = memory::loads();
+        if loads.is_some() && loads == self.loads {
+            return;
+        }
+        self.loads = loads;
         let new: Vec<Takes> = unwinders().difference(&self.known).copied().collect();
         for unwinder in new {
             self.tables.iter().for_each(|table| unwinder.take(*table));
