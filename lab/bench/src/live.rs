@@ -1,15 +1,13 @@
 //! What recording whole programs costs: the program alone, recorded by `tramptool trace`, and by uftrace, in turns. Every
-//! call is recorded, by both and by the count of the compiler's own hooks, or there are no figures.
+//! call is recorded, by both and by the count of the compiler's own hooks, or there are no figures. And what it takes to attach.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::programs::{HOOKS, PROGRAMS, Program, calls_in, entered, told};
+use crate::attach;
+use crate::programs::{HOOKS, PROGRAMS, Program, calls_in, entered};
 use crate::table::{Demand, Row, print};
-use crate::took::took;
-
-/// How often each runs; the least counts.
-const ROUNDS: usize = 7;
+use crate::took::{ROUNDS, told, took};
 
 /// Ways to record a program, as options of `tramptool trace`, and the most that each may cost as a part of uftrace's cost.
 const WAYS: [(&str, &[&str], Option<f64>); 5] = [
@@ -36,6 +34,7 @@ pub fn run(json: bool) -> Result<(), String> {
         eprintln!("bench: {}: {calls} calls, by our recording and by the compiler's hooks", program.name);
         rows.extend(bench.measure(calls, twice)?);
     }
+    rows.extend(attach::run(dir.path(), &tool)?);
     print(&rows, json)
 }
 

@@ -5,6 +5,7 @@
 //! `bench scenarios TIMES` is for profilers: the checker's scenarios alone, so many times as long.
 
 mod against;
+mod attach;
 #[cfg(feature = "check")]
 mod check;
 mod generate;

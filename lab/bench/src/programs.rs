@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::took::told;
+
 /// A program whose every function is recorded.
 pub struct Program {
     pub name: &'static str,
@@ -70,17 +72,6 @@ impl Program {
         let mut command = Command::new(compiler);
         command.arg("-w").args(flags).args(self.flags).arg("-I").arg(&folder).args(&sources);
         told(command.args(["-lm", "-ldl", "-o"]).arg(to)).map(drop)
-    }
-}
-
-/// What a command that succeeds writes to stdout and stderr.
-pub fn told(command: &mut Command) -> Result<(String, String), String> {
-    let name = format!("{command:?}");
-    let out = command.output().map_err(|e| format!("{name}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match out.status.success() {
-        true => Ok((text(&out.stdout), text(&out.stderr))),
-        false => Err(format!("{name}: {}: {}", out.status, text(&out.stderr).trim())),
     }
 }
 

@@ -4,6 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// How often each program runs; the least counts.
+pub const ROUNDS: usize = 7;
+
 /// What a process took, in ms.
 #[derive(Clone, Copy)]
 pub struct Took {
@@ -30,6 +33,17 @@ pub fn took(program: &Path, args: &[String], threads: usize) -> Result<Took, Str
     match seconds[..] {
         [clock, user, system] => Ok(Took { clock: clock * 1e3, cpu: (user + system) * 1e3 }),
         _ => Err(failed()),
+    }
+}
+
+/// What a command says on stdout and stderr.
+pub fn told(command: &mut Command) -> Result<(String, String), String> {
+    let name = format!("{command:?}");
+    let out = command.output().map_err(|e| format!("{name}: {e}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match out.status.success() {
+        true => Ok((text(&out.stdout), text(&out.stderr))),
+        false => Err(format!("{name}: {}: {}", out.status, text(&out.stderr).trim())),
     }
 }
 
