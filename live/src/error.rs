@@ -59,6 +59,10 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
+    /// [`StaticDetour::initialize`](crate::retour::StaticDetour) was not called.
+    NotInitialized,
+    /// [`StaticDetour::initialize`](crate::retour::StaticDetour) was called before.
+    AlreadyInitialized,
     /// The generator refuses the trampoline.
     Generator(tramptool::Error),
 }
@@ -124,6 +128,10 @@ impl fmt::Display for Error {
                 )
             }
             Error::Missing { what, remedy } => write!(f, "{what}; valid: {remedy}"),
+            Error::NotInitialized => f.write_str("the detour has no function yet; valid: `initialize` first"),
+            Error::AlreadyInitialized => {
+                f.write_str("the detour has a function already; valid: `set_detour`, or another static")
+            }
             Error::Generator(error) => error.fmt(f),
         }
     }

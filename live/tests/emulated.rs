@@ -8,7 +8,7 @@ const MACHINES: [(&str, &str); 2] =
     [("aarch64-unknown-linux-gnu", "aarch64"), ("riscv64gc-unknown-linux-gnu", "riscv64")];
 
 /// Those that run there.
-const TESTS: [&str; 6] = ["attach", "record", "several", "traps", "unwind", "hammer"];
+const TESTS: [&str; 7] = ["attach", "record", "retour", "several", "traps", "unwind", "hammer"];
 
 fn has_library(target: &str) -> bool {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output().unwrap();
