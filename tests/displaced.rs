@@ -93,11 +93,18 @@ impl Detour {
         let run = self.bench.run(&[&self.words()[..], &["--format", "json"]].concat());
         let report: Value =
             serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&run.stderr)));
-        let failed = report["results"].as_array().unwrap().iter().filter(|result| result["verdict"] == "fail");
+        let failed = report["results"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{report}"))
+            .iter()
+            .filter(|result| result["verdict"] == "fail");
         let places = failed.flat_map(|result| {
             let clause = result["clause"].as_str().unwrap();
-            let places = result["failures"].as_array().unwrap().iter().map(|f| f["place_id"].as_str().unwrap());
-            places.map(move |place| format!("{clause} {place}"))
+            let places = result["failures"].as_array().map_or(&[][..], |all| all).iter();
+            let places: Vec<&str> = places.map(|failure| failure["place_id"].as_str().unwrap()).collect();
+            // Not executed is no place.
+            let places = if places.is_empty() { vec!["everywhere"] } else { places };
+            places.into_iter().map(move |place| format!("{clause} {place}"))
         });
         places.collect()
     }
@@ -199,6 +206,7 @@ const X86_PAIRS: &[Pair] = &[
 const ARM_PAIRS: &[Pair] = &[
     ("paciasp", "paciasp\n brk #6", "c00020d4", ""),
     ("str x1, [x2], #8", "str x1, [x2], #8\n brk #6", "c00020d4", ""),
+    ("nop", "nop\n brk #6", "c00020d4", ""),
     ("cbz x0, target", "cbz x0, target", "", ""),
     ("cbz x0, target", "nop", "", "copies:end"),
     ("tbnz x0, #63, target", "nop", "", "copies:end"),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use codegen::contract::stated::Next;
 use codegen::words::error::Result;
 use link::mark;
 
@@ -28,7 +29,9 @@ pub(crate) fn count(rig: &mut Rig, tally: &mut Tally) -> Result<()> {
     let table = trace.table.clone().unwrap_or_default();
     tally.unwinding = rig.ranges.iter().map(|range| table.says(*range)).collect();
     for i in 0..rig.suite.contracts.len() {
-        let own = rig.decode(i)?.into_iter().filter(|d| !d.filler);
+        // What has copies alone begins with any instruction.
+        let any = rig.suite.contracts[i].stated.next == Next::Copies(0);
+        let own = rig.decode(i)?.into_iter().filter(|d| any || !d.filler);
         let decoded: Vec<Decoded> = own.chain(rig.tails[i].iter().cloned()).collect();
         let start = rig.ranges[i].0;
         tally.elsewhere[i] = rig.tails[i].iter().map(|d| (d.at.wrapping_sub(start), named(rig, d.at))).collect();
