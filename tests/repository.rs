@@ -354,8 +354,11 @@ fn tests_need_no_network_unless_kernels_are_asked_for() {
     let (out, calls) = fake_test(&[]);
     assert!(out.status.success(), "{out:?}");
     let mut calls = calls.lines();
-    // The only call that may fetch asks first whether it must.
-    assert_eq!(calls.next(), Some("offline= fetch --locked --offline"));
+    // The only calls that may fetch ask first whether they must.
+    for manifest in ["Cargo.toml", "lab/bench/live/Cargo.toml"] {
+        let call = format!("offline= fetch --locked --offline --manifest-path {manifest}");
+        assert_eq!(calls.next(), Some(call.as_str()));
+    }
     for call in calls {
         assert!(call.starts_with("offline=true ") && !call.contains("--fetch"), "{call}");
     }
@@ -386,6 +389,11 @@ fn the_time_of_tests_has_a_budget() {
     let (good, out) = budget(&[("api", others * 3.0 + 1.0)]);
     assert!(!good && out.starts_with("x: api took ") && out.contains("too long"), "{out}");
     // A row for a program that is gone is of no use.
+    let packages = files(&root(), "Cargo.toml").into_iter().filter_map(|file| {
+        let text = fs::read_to_string(file).unwrap();
+        let name = text.lines().find_map(|line| line.strip_prefix("name = "))?;
+        Some(name.trim_matches('"').replace('-', "_"))
+    });
     let programs: BTreeSet<String> = files(&root(), ".rs")
         .iter()
         .filter_map(|file| {
@@ -393,6 +401,7 @@ fn the_time_of_tests_has_a_budget() {
             let name = if file.ends_with("main.rs") { file.parent()?.file_name()? } else { file.file_stem()? };
             file.iter().any(|part| part == "tests").then(|| name.to_string_lossy().into_owned())
         })
+        .chain(packages)
         .collect();
     let gone: Vec<_> = limits.keys().filter(|n| !["all", "others"].contains(n) && !programs.contains(**n)).collect();
     assert_eq!(gone, [&""; 0]);

@@ -294,6 +294,22 @@ fn functions_are_called_around_programs_as_in_linux() {
         );
         bad(&["--fentry", "before", "--around", "f,other"], &["f is the traced function"]);
         bad(&["--fentry", "before", "--around", "9,other"], &["--around", "9"]);
+        bad(
+            &["--fentry", "before,before_prog"],
+            &["before_prog is a program, and what the functions around a program get"],
+        );
+        bad(&["--fentry", "before", "--name", "before_prog"], &["before_prog is the trampoline, and what"]);
+        bad(&["--fentry", "before", "--around", "one,one"], &["one is called before a program, and called after"]);
+        bad(
+            &["--fexit", "after", "--function", "f", "--around", "one,two", "--around-all", "one,two"],
+            &["one is called before a program, and called first"],
+        );
+        // As many as there may be, in each mixture: any of them may be the one that is not called, and any that decides.
+        let many = |name: &str, n: usize| (0..n).map(|i| format!("{name}{i}")).collect::<Vec<_>>().join(",");
+        let (all, third) = (many("m", 36), ["a", "m", "z"].map(|name| many(name, 12)));
+        b.ok(&[&what[..], &["--fmod-ret", &all, "--function", "f"]].concat());
+        let mixed = ["--fentry", &third[0], "--fmod-ret", &third[1], "--fexit", &third[2], "--function", "f"];
+        b.ok(&[&what[..], &mixed].concat());
         bad(&["--fentry", "before", "--flags", "IP_ARG"], &["--function is missing"]);
         bad(
             &["--fentry", "before", "--flags", "IP_ARG", "--function", "f+80"],

@@ -74,8 +74,13 @@ properties! {
     Record "record" "What is to be recorded is, in a slot of its own.";
 }
 
-/// Ways through a listing or a plan, at most: a trampoline has some dozens, and a circle with a branch in it has no end of them.
-const WAYS: usize = 1024;
+/// Ways through a listing or a plan, at most: a circle with a branch in it has no end of them. A trampoline has some dozens, or where
+/// each program may be the one that is not called, and the one that decides, the square of their number.
+fn most_ways(contract: &Contract) -> usize {
+    const WAYS: usize = 1024;
+    let calls = contract.calls().len();
+    WAYS.max(4 * calls * calls)
+}
 
 /// Something wrong, at a line of the listing or, of a plan, a step.
 #[derive(Clone, PartialEq, Eq, Debug)]

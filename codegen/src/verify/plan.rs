@@ -1,6 +1,6 @@
 //! The checker for plans: the order of steps on each way, before there are instructions.
 
-use super::{Fault, Property, WAYS};
+use super::{Fault, Property, most_ways};
 use crate::ask::kind::Gives;
 use crate::contract::Contract;
 use crate::contract::demand::Called;
@@ -49,7 +49,7 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     let mut followed = 0;
     while let Some((from, mut state)) = ways.pop() {
         followed += 1;
-        if followed > WAYS {
+        if followed > most_ways(contract) {
             faults.push(fault(from, Property::Control, "ways go round in a circle, and part there"));
             break;
         }

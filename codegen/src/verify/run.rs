@@ -54,10 +54,10 @@ impl Checker<'_> {
         self.landing_pad();
         let mut reached = vec![false; self.code.len()];
         let mut ways = vec![(0, self.start.clone())];
-        let mut followed = 0;
+        let (mut followed, most) = (0, super::most_ways(self.contract));
         while let Some((mut at, mut state)) = ways.pop() {
             followed += 1;
-            if followed > super::WAYS {
+            if followed > most {
                 self.fault(at, Property::Control, "ways go round in a circle, and part there");
                 break;
             }
@@ -79,6 +79,12 @@ impl Checker<'_> {
                 match then {
                     Then::Next => at += 1,
                     Then::At(line) => at = line,
+                    // A branch whose way is known parts nothing.
+                    Then::Ways(mut more) if more.len() == 1 => {
+                        if let Some(only) = more.pop() {
+                            (at, state) = only;
+                        }
+                    }
                     Then::Ways(more) => {
                         ways.extend(more);
                         at = usize::MAX;

@@ -124,6 +124,13 @@ fn returned_to<'i>(suite: &Suite, image: &'i Image) -> impl Iterator<Item = u64>
     code.flat_map(|s| s.address..s.address + s.bytes.len() as u64)
 }
 
+/// Run what the engine lacks in its place. Runs end before copies of displaced instructions.
+fn lend(uc: &mut Uc, suite: &Suite, image: &Image, (ranges, instructions): (&[(u64, u64)], &[u64])) -> Result<()> {
+    let is_copy = |at: &u64| copies(suite, ranges).any(|(copy, _)| copy == *at);
+    let own = instructions.iter().copied().filter(|at| !is_copy(at));
+    lent::attach(uc, suite.backend.machine().lent, |at, size| image.bytes(at, size), own)
+}
+
 /// Where copies of displaced instructions begin, with the contracts of their trampolines, which have these ranges.
 fn copies<'a>(suite: &'a Suite, ranges: &'a [(u64, u64)]) -> impl Iterator<Item = (u64, &'a Contract)> {
     suite.contracts.iter().zip(ranges).filter_map(|(contract, (start, _))| match contract.stated.next {
@@ -266,11 +273,7 @@ impl<'s> Rig<'s> {
         map_memory(&mut *uc, suite, registers.machine.ret)?;
         trace::guard(&mut *uc)?;
         let hooks = if hooks { Hooks::all(&mut *uc)? } else { Hooks::none() };
-        let bytes = |at, size| image.bytes(at, size);
-        // Runs end before copies of displaced instructions.
-        let is_copy = |at: &u64| copies(suite, &marks.ranges).any(|(copy, _)| copy == *at);
-        let own = marks.instructions.iter().copied().filter(|at| !is_copy(at));
-        lent::attach(&mut *uc, registers.machine.lent, bytes, own)?;
+        lend(&mut *uc, suite, &image, (&marks.ranges, &marks.instructions))?;
         (0..registers.machine.vectors.len()).for_each(|i| registers.set_vector(&mut *uc, i, &rng.vector()));
         registers.set_control(&mut *uc)?;
         let fresh = uc.save()?;

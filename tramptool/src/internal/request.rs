@@ -1,5 +1,7 @@
 //! From arguments to specs. All commands that generate read trampolines here.
 
+use std::collections::BTreeMap;
+
 use codegen::arch::site::Site;
 use codegen::ask::frame::FrameLayout;
 use codegen::ask::spec::{Body, Bracket, Direct, Form, Kind, Program, Spec};
@@ -190,6 +192,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
             "{what}: --name {name} is what it calls; valid: any other name, such as {name}_tramp"
         )));
     }
+    refuse_two_roles(what, (&name, &function), &programs, &brackets)?;
     let called = programs.iter().map(|p| &*p.symbol).chain(functions(&brackets));
     refuse_itself(what, called.chain([&*callee, &exit]), args)?;
     let (signed, tls, export) = (args.signed, args.tls.clone().unwrap_or_default(), String::new());
@@ -206,7 +209,14 @@ fn traced(what: &str, args: &Asked, kind: Kind, target: &Target) -> Result<(Stri
         function = symbol.to_owned();
     }
     let most = Site::MOST_IP_OFFSET;
-    if resume > most && kind.programs().is_some_and(|programs| programs.ip_arg && programs.bracketed()) {
+    let tells_start = kind.programs().is_some_and(|programs| programs.ip_arg && programs.bracketed());
+    if tells_start && args.signed {
+        return Err(Error::new(format!(
+            "{what}: IP_ARG tells the function's address, and with --signed a copy of its beginning is gone to; valid: without \
+             --signed, without IP_ARG, or --own-form"
+        )));
+    }
+    if resume > most && tells_start {
         return Err(Error::new(format!(
             "{what}: IP_ARG is for a site that ends up to {most} bytes behind the function's start, and this one ends at +{resume}; \
              valid: --function {function}+{most}, or without IP_ARG"
@@ -220,11 +230,46 @@ fn functions(brackets: &[Bracket]) -> impl Iterator<Item = &str> + Clone {
     brackets.iter().flat_map(|bracket| [&*bracket.enter, &*bracket.exit])
 }
 
+/// Refuse one symbol for several things, where functions are called around programs: of them the names of others are made.
+fn refuse_two_roles(
+    what: &str,
+    (name, function): (&str, &str),
+    programs: &[Program],
+    brackets: &[Bracket],
+) -> Result<()> {
+    let (each, all) = brackets.split_at(programs.len().min(brackets.len()));
+    let roles = |brackets: &'_ [Bracket], [before, after, given]: [&'static str; 3]| -> Vec<(&'static str, String)> {
+        let of = |b: &Bracket| {
+            let given = b.argument.as_ref().map(|argument| (given, argument.to_string()));
+            [(before, b.enter.to_string()), (after, b.exit.to_string())].into_iter().chain(given)
+        };
+        brackets.iter().flat_map(of).collect()
+    };
+    let mut known = BTreeMap::new();
+    let own =
+        [("the trampoline", name), ("the traced function", function)].map(|(role, symbol)| (role, symbol.to_owned()));
+    let all = own
+        .into_iter()
+        .chain(programs.iter().map(|program| ("a program", program.symbol.to_string())))
+        .chain(roles(
+            each,
+            ["called before a program", "called after a program", "what the functions around a program get"],
+        ))
+        .chain(roles(all, ["called first", "called last", "what the functions around all get"]));
+    for (role, symbol) in all.filter(|(_, symbol)| !brackets.is_empty() && !symbol.is_empty()) {
+        if let Some(other) = known.insert(symbol.clone(), role).filter(|other| *other != role) {
+            let message = format!("{what}: {symbol} is {other}, and {role}; valid: a name of its own for each");
+            return Err(Error::new(message));
+        }
+    }
+    Ok(())
+}
+
 /// Refuse options about the traced function, if the trampoline neither calls it nor jumps to it.
 fn refuse_of_function(what: &str, args: &Asked) -> Result<()> {
     let given = [("function", args.function.is_some()), ("landing-pad", args.landing_pad), ("signed", args.signed)];
     let Some((option, _)) = given.iter().find(|(_, given)| *given) else { return Ok(()) };
-    let or = if what == PROGRAMS { ", or with --flags CALL_ORIG" } else { ", or with --jump" };
+    let or = if what == PROGRAMS { ", or with --flags CALL_ORIG or IP_ARG" } else { ", or with --jump" };
     Err(Error::new(format!(
         "{what}: --{option} is given, but nothing calls it or jumps there; valid: without --{option}{or}"
     )))

@@ -124,8 +124,9 @@ impl Trace {
         }
         let at = begun.run_context.wrapping_add(SAVED);
         self.checks.check_by(p10, Place::RunContextSaved, Culprit::Memory(at), begun.saved, here.word(at));
-        // Theirs to use until it returns.
-        let own = [0, SAVED].map(|at| (begun.run_context.wrapping_add(at), u64::MAX));
+        // Theirs to use until it returns: what they leave is nobody's cookie.
+        let mut rng = Rng::new(self.case.seed, 0x480 + begun.n as u64);
+        let own = [0, SAVED].map(|at| (begun.run_context.wrapping_add(at), self.case.canary(&mut rng)));
         self.store(here, own.to_vec(), &Place::StoreRunContext);
         self.poison(here, 160 + begun.n as u64 + 40 * u64::from(self.state.exiting().is_some()));
         if contract.kind.is_function() && !begun.called {
