@@ -79,12 +79,6 @@ impl Checker<'_> {
                 match then {
                     Then::Next => at += 1,
                     Then::At(line) => at = line,
-                    // A branch whose way is known parts nothing.
-                    Then::Ways(mut more) if more.len() == 1 => {
-                        if let Some(only) = more.pop() {
-                            (at, state) = only;
-                        }
-                    }
                     Then::Ways(more) => {
                         ways.extend(more);
                         at = usize::MAX;

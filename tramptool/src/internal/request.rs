@@ -146,10 +146,7 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
     }
     let mut brackets = if what == PROGRAMS { brackets(args, &programs, &name, target)? } else { Vec::new() };
     let (mut function, mut resume) = (String::new(), 0);
-    let exit = match what {
-        AROUND => args.exit.clone().unwrap_or_default(),
-        _ => String::new(),
-    };
+    let exit = if what == AROUND { args.exit.clone().unwrap_or_default() } else { String::new() };
     let handlers: Vec<&str> = match what {
         AROUND => vec![&callee, &exit],
         PROGRAMS => programs.iter().map(|p| &*p.symbol).chain(functions(&brackets)).collect(),
@@ -193,8 +190,8 @@ pub fn trampoline(what: &str, args: &Asked, target: &Target) -> Result<Request> 
         )));
     }
     refuse_two_roles(what, (&name, &function), &programs, &brackets)?;
-    let called = programs.iter().map(|p| &*p.symbol).chain(functions(&brackets));
-    refuse_itself(what, called.chain([&*callee, &exit]), args)?;
+    let own = [&*callee, &exit].into_iter().chain(functions(&brackets));
+    refuse_itself(what, programs.iter().map(|p| &*p.symbol).chain(own), args)?;
     let (signed, tls, export) = (args.signed, args.tls.clone().unwrap_or_default(), String::new());
     Ok(Request { name, kind, callee, tls, function, resume, exit, signed, programs, brackets, export, proof })
 }
