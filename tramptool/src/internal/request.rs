@@ -227,7 +227,8 @@ fn functions(brackets: &[Bracket]) -> impl Iterator<Item = &str> + Clone {
     brackets.iter().flat_map(|bracket| [&*bracket.enter, &*bracket.exit])
 }
 
-/// Refuse one symbol for several things, where functions are called around programs: of them the names of others are made.
+/// Refuse one symbol for several things, where functions are called around programs. What these are given has names that are made of the
+/// programs' and the trampoline's.
 fn refuse_two_roles(
     what: &str,
     (name, function): (&str, &str),

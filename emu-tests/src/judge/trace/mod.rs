@@ -559,7 +559,7 @@ impl Trace {
             self.called(here, marks);
         }
         if marks.has(Mark::COPIES) && self.state.trampoline().is_some() {
-            // What they do is compared with what the instructions did, where both have their own addresses.
+            // What they do is compared with what the instructions did, in runs of their own.
             here.uc.go(EXIT);
         }
     }
