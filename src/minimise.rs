@@ -51,7 +51,7 @@ type Run<'r> = &'r dyn Fn(&Suite, &Filter) -> Result<Report>;
 
 fn minimise_by(run: Run, suites: &[&Suite], filter: &Filter, report: &mut Report) -> Result<()> {
     let wanted = |f: &&Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
-    let mut functions: Vec<&Function> = emu_tests::functions()?.iter().filter(wanted).collect();
+    let mut functions: Vec<&Function> = emu_tests::functions(suites.iter().copied())?.iter().filter(wanted).collect();
     functions.sort_by_key(|f| f.args);
     let functions = functions.into_iter().map(|f| f.name.clone()).collect();
     let mut search = Search { run, suites, filter, functions, runs: BTreeMap::new() };
@@ -202,7 +202,7 @@ mod tests {
         let all = suites();
         let [default, other] = &all;
         let runs = Cell::new(0);
-        let functions = emu_tests::functions().unwrap();
+        let functions = emu_tests::functions(&all).unwrap();
         let run = |suite: &Suite, filter: &Filter| {
             runs.set(runs.get() + 1);
             let mut found = Vec::new();

@@ -18,7 +18,7 @@ use link::Image;
 use crate::engine::cpu::{EXIT, STACK_TOP};
 use crate::engine::registers::Snapshot;
 use crate::engine::rng::Rng;
-use crate::judge::fixture::{Function, LIVEPATCH, fixtures};
+use crate::judge::fixture::{Function, LIVEPATCH, fixtures, spanned};
 use crate::judge::rig::Rig;
 use crate::run::block::{BLOCK, OTHER_STACK};
 use crate::run::case::{Case, Handler, Initial};
@@ -214,15 +214,6 @@ fn fits(contract: &Contract, f: &Function, abi: &Abi) -> bool {
     let programs = contract.kind.programs().is_none_or(shown);
     let live = contract.kind.live().is_none_or(|live| takes(f, live, in_registers, abi));
     direct && around && programs && live && !f.name.ends_with(LIVEPATCH)
-}
-
-/// Words from the first argument to the last, those included that no argument is in: the psABI may leave a register free.
-fn spanned(programs: &Programs, abi: &Abi) -> usize {
-    let place = |word: &Word| match *word {
-        Word::Reg(reg) => abi.args.iter().position(|arg| *arg == reg),
-        Word::Stack(n) => Some(abi.args.len() + usize::from(n)),
-    };
-    programs.words.iter().flatten().filter_map(place).max().map_or(0, |last| last + 1)
 }
 
 /// The argument registers that are free before the last argument: a function with these arguments does not read them.

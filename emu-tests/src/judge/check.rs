@@ -48,8 +48,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 /// # Errors
 /// An object that does not link with the fixtures, or an engine that does not start; never a failed check.
 pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
-    let functions = functions()?;
-    validate(suites, filter, functions)?;
+    validate(suites, filter, functions(suites)?)?;
     let engine = engines(suites)?;
     let groups: Vec<(usize, &'static Fixture)> =
         suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
@@ -60,7 +59,8 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         // One fixture is enough to tell what distance does.
         let once = fixtures(&suites[i], filter).next().is_some_and(|first| std::ptr::eq(first, fixture));
         let moved = once && filter.judges(Clause::P16) && !filter.one_fixture;
-        judge(Setup { suite: &suites[i], fixture, functions, seed }, filter, moved)
+        let suite = &suites[i];
+        judge(Setup { suite, fixture, functions: functions([suite])?, seed }, filter, moved)
     };
     if filter.first_failure || filter.one_fixture {
         let mut merged: Vec<Tally> = suites.iter().map(Tally::new).collect();

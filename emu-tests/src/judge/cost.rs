@@ -115,7 +115,7 @@ struct Count {
 /// # Errors
 /// An unknown trampoline, or an engine that does not start.
 pub fn spent(suite: &Suite, trampoline: &str) -> Result<(u64, Vec<Spent>)> {
-    let functions = functions()?;
+    let functions = functions([suite])?;
     let names = suite.contracts.iter().map(|c| c.name.as_str());
     let this = suite.contracts.iter().position(|c| c.name == trampoline);
     let this = this.ok_or_else(|| Error::unknown("trampoline", trampoline, names))?;

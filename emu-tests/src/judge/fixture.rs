@@ -3,6 +3,10 @@
 
 use std::sync::LazyLock;
 
+use codegen::ask::live::Word;
+use codegen::ask::spec::Programs;
+use codegen::contract::Contract;
+use codegen::words::abi::Abi;
 use codegen::words::error::{Error, Result};
 use codegen::words::step::ExitPath;
 use serde::Deserialize;
@@ -10,7 +14,7 @@ use serde::Deserialize;
 use crate::judge::suite::Suite;
 use crate::run::filter::Filter;
 
-/// A function of `functions.c`.
+/// A function of `functions.c` or `wide.c`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Function {
     /// Its symbol.
@@ -30,17 +34,56 @@ pub(crate) const LIVEPATCH: &str = "_livepatch";
 #[derive(Deserialize)]
 struct Table {
     function: Vec<Function>,
+    wide: Vec<Function>,
 }
 
-/// The functions, in the order of the table.
+/// The functions of `functions.c`, and all.
+struct Functions {
+    usual: usize,
+    all: Vec<Function>,
+}
+
+impl Functions {
+    fn read() -> Result<&'static Functions> {
+        static READ: LazyLock<std::result::Result<Functions, toml::de::Error>> = LazyLock::new(|| {
+            let Table { function, wide } = toml::from_str(include_str!("../../fixtures/fixtures.toml"))?;
+            Ok(Functions { usual: function.len(), all: [function, wide].concat() })
+        });
+        READ.as_ref().map_err(|e| Error::new(format!("fixtures.toml: {e}")))
+    }
+}
+
+/// The functions that suites are run on, in the order of the table: those of `wide.c` only if a trampoline is for such a function.
 ///
 /// # Errors
 /// The table does not parse.
-pub fn functions() -> Result<&'static [Function]> {
-    static READ: LazyLock<std::result::Result<Table, toml::de::Error>> =
-        LazyLock::new(|| toml::from_str(include_str!("../../fixtures/fixtures.toml")));
-    let table = READ.as_ref().map_err(|e| Error::new(format!("fixtures.toml: {e}")))?;
-    Ok(&table.function)
+pub fn functions<'s>(suites: impl IntoIterator<Item = &'s Suite>) -> Result<&'static [Function]> {
+    let Functions { usual, all } = Functions::read()?;
+    let wide = suites.into_iter().any(is_wide);
+    Ok(if wide { all } else { &all[..*usual] })
+}
+
+/// The words of arguments that a function of `functions.c` has at most.
+const USUAL: usize = 12;
+
+/// Is one of its trampolines for functions with more words of arguments than those of `functions.c`?
+pub(crate) fn is_wide(suite: &Suite) -> bool {
+    let abi = &suite.backend.facts().abi;
+    let words = |contract: &Contract| match (contract.kind.programs(), contract.kind.live()) {
+        (Some(programs), _) => spanned(&programs, abi),
+        (None, Some(live)) if live.stack > 0 => abi.args.len() + usize::from(live.stack),
+        _ => 0,
+    };
+    suite.contracts.iter().any(|contract| words(contract) > USUAL)
+}
+
+/// Words from the first argument to the last, those included that no argument is in: the psABI may leave a register free.
+pub(crate) fn spanned(programs: &Programs, abi: &Abi) -> usize {
+    let place = |word: &Word| match *word {
+        Word::Reg(reg) => abi.args.iter().position(|arg| *arg == reg),
+        Word::Stack(n) => Some(abi.args.len() + usize::from(n)),
+    };
+    programs.words.iter().flatten().filter_map(place).max().map_or(0, |last| last + 1)
 }
 
 /// The `ftrace_ops` of `callbacks.c`.
@@ -74,8 +117,10 @@ pub struct Fixture {
     pub arch: &'static str,
     /// How it was compiled.
     pub variant: &'static str,
-    /// The functions.
+    /// The functions of `functions.c`.
     pub functions: &'static [u8],
+    /// Those of `wide.c`.
+    pub wide: &'static [u8],
     /// The callbacks.
     pub callbacks: &'static [u8],
     /// Before the entry of each function is a word for `op`.
@@ -99,6 +144,7 @@ macro_rules! fixtures {
             arch: $arch,
             variant: $variant,
             functions: include_bytes!(concat!("../../fixtures/", $arch, "/", $variant, ".o")),
+            wide: include_bytes!(concat!("../../fixtures/", $arch, "/", $variant, "-wide.o")),
             callbacks: include_bytes!(concat!("../../fixtures/", $arch, "/", $callbacks, ".o")),
             before_entry: $before_entry,
         }),*];
@@ -146,4 +192,16 @@ fn e_machine(object: &[u8]) -> u16 {
 /// `e_flags` of an ELF64 object; the linker checks the rest.
 fn e_flags(object: &[u8]) -> u32 {
     object.get(48..52).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_wide_c_have_more_words() {
+        let Functions { usual, all } = Functions::read().unwrap();
+        assert_eq!(all[..*usual].iter().map(|f| f.args).max(), Some(USUAL));
+        assert!(all[*usual..].iter().map(|f| f.args).eq(USUAL + 1..=2 * USUAL));
+    }
 }

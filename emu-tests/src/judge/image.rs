@@ -1,5 +1,7 @@
 //! The image that is run: the objects that are judged, with our functions and callbacks.
 
+use std::collections::BTreeSet;
+
 use codegen::arch::harden::TypeWord;
 use codegen::arch::patch::Write;
 use codegen::contract::Contract;
@@ -9,8 +11,11 @@ use link::{Image, Input, Options, PAGE, link};
 use rustc_hash::FxHashMap;
 
 use crate::judge::cells::{Callees, callees};
-use crate::judge::fixture::{CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP, OPS};
+use crate::judge::fixture::{
+    CALLBACK, CALLEE, CLOCK, EXIT_HANDLER, Fixture, Function, NOP_OPS, NOTHING, OP, OPS, functions, is_wide,
+};
 use crate::judge::suite::Suite;
+use crate::run::raw::address_of;
 use crate::run::thread::VARIABLE;
 
 /// Link a suite's objects with a fixture's functions and callbacks; the body of the function that paired trampolines are
@@ -23,14 +28,14 @@ pub(crate) fn link_at(
     code_align: Option<u64>,
 ) -> Result<Image> {
     let name = |what: &str| format!("{}/{}/{what}", fixture.arch, fixture.variant);
-    let (functions_name, callbacks_name) = (name("functions.o"), name("callbacks.o"));
     let judged = suite.objects.iter().map(|(name, bytes)| Input { name, bytes });
-    let ours = [(&functions_name, fixture.functions), (&callbacks_name, fixture.callbacks)];
-    let ours = ours.map(|(name, bytes)| Input { name, bytes });
+    let wide = is_wide(suite).then(|| (name("wide.o"), fixture.wide));
+    let ours = [(name("functions.o"), fixture.functions)].into_iter().chain(wide);
+    let ours: Vec<(String, &[u8])> = ours.chain([(name("callbacks.o"), fixture.callbacks)]).collect();
+    let ours = ours.iter().map(|(name, bytes)| Input { name, bytes });
     // What others wrote comes first, and so wins where both define something. Ours comes last: the first symbols of
     // code and data must not have the same offset in their pages.
-    let inputs: Vec<Input> =
-        if suite.stubs { judged.chain(ours).collect() } else { ours.into_iter().chain(judged).collect() };
+    let inputs: Vec<Input> = if suite.stubs { judged.chain(ours).collect() } else { ours.chain(judged).collect() };
     let stub = suite.stubs.then_some(suite.backend.machine().ret);
     let traced = suite.contracts.iter().filter_map(|c| c.traced.as_ref());
     let bodies = traced.map(|t| (t.function.clone(), body.wrapping_add_signed(-i64::from(t.resume))));
@@ -46,7 +51,7 @@ pub(crate) fn link_at(
     alias.extend(convention.site.nop_op().map(|op| (op, NOP_OPS)));
     alias.extend(convention.clock.map(|clock| (clock, CLOCK)));
     alias.extend(convention.calls_through.map(|variable| (variable, CALLEE)));
-    alias.extend(arguments(&suite.contracts));
+    alias.extend(arguments(&suite.contracts)?);
     // What unwinders ask, and what they are handed exceptions back by: the judge stands in for both.
     alias.extend([(PERSONALITY, CALLBACK), (RESUME, NOTHING)]);
     let site = Some(&convention.site);
@@ -75,16 +80,17 @@ pub(crate) fn link_at(
     )
 }
 
-/// What functions around programs are given, if no object has it, with a symbol of the fixtures in whose place it is: that of all is another
-/// than those of programs.
-fn arguments(contracts: &[Contract]) -> Vec<(&str, &'static str)> {
+/// What functions around programs are given, if no object has it and it is no address, with a symbol of the fixtures in whose place it is:
+/// that of all is another than those of programs.
+fn arguments(contracts: &[Contract]) -> Result<Vec<(&str, &'static str)>> {
     let stated = || contracts.iter().map(|contract| &contract.stated);
     let each = stated().flat_map(|stated| &stated.around_programs).filter_map(|p| p.around.argument.as_deref());
     let all = stated().filter_map(|stated| stated.around_function.as_ref()?.argument.as_deref());
-    let mut each: Vec<&str> = each.collect();
-    each.sort_unstable();
-    each.dedup();
-    each.into_iter().zip([OPS, CLOCK, OP, CALLEE].into_iter().cycle()).chain(all.map(|name| (name, NOP_OPS))).collect()
+    let is_name = |name: &&str| address_of(name).is_none();
+    let each: BTreeSet<&str> = each.filter(is_name).collect();
+    let all = all.filter(is_name).map(|name| (name, NOP_OPS));
+    let places = [OPS, CLOCK, OP, CALLEE].into_iter().chain(functions([])?.iter().map(|f| &*f.name));
+    Ok(each.into_iter().zip(places.cycle()).chain(all).collect())
 }
 
 /// The functions that a contract names.

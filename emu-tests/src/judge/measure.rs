@@ -36,7 +36,7 @@ const ROUNDS: u32 = 100;
 /// # Errors
 /// An unknown trampoline or function, or an engine that does not start.
 pub fn measure(suite: &Suite, trampoline: &str, function: &str, times: u32) -> Result<ScenarioCost> {
-    let functions = functions()?;
+    let functions = functions([suite])?;
     let filter = Filter { function: Some(function.into()), situation: Some(Situation::PLAIN), ..Filter::default() };
     let fixture = fixtures(suite, &filter).next().ok_or_else(|| Error::new("no fixture fits these options"))?;
     let attach = suite.contracts.iter().position(|c| c.name == trampoline);

@@ -31,7 +31,7 @@ const SMALL: u64 = 0x1000;
 /// # Errors
 /// Objects that do not link with the functions, or an engine that does not start.
 pub fn views(suite: &Suite, wanted: &[(usize, Vec<&Failure>)], filter: &Filter, seed: u64) -> Result<Vec<View>> {
-    let functions = functions()?;
+    let functions = functions([suite])?;
     let mut all: Vec<View> = Vec::new();
     for (nth, fixture) in fixtures(suite, filter).enumerate() {
         let missing = |(_, failures): &(usize, Vec<&Failure>)| !failures.is_empty();

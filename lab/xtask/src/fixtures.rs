@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
@@ -46,9 +47,22 @@ struct Object {
     source: PathBuf,
     /// The object file, relative to the directory of the fixtures.
     output: PathBuf,
+    /// What `wide.c` becomes with the same flags.
+    wide: Option<PathBuf>,
     /// Flags for this object only.
     flags: Vec<String>,
 }
+
+impl Object {
+    /// What is compiled, and what it becomes.
+    fn files(&self) -> impl Iterator<Item = (&Path, &Path)> {
+        let wide = self.wide.iter().map(|output| (Path::new(WIDE), output.as_path()));
+        iter::once((self.source.as_path(), self.output.as_path())).chain(wide)
+    }
+}
+
+/// The functions with many arguments.
+const WIDE: &str = "wide.c";
 
 /// Whether compiled fixtures are written or compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,16 +89,17 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Good;
     for arch in &manifest.arch {
         let skipped = reason_to_skip(arch)?;
-        for object in &arch.object {
+        for (object, (source, output)) in arch.object.iter().flat_map(|object| object.files().map(move |f| (object, f)))
+        {
             let verdict = match &skipped {
                 Some(reason) => Verdict::Skipped(reason.clone()),
                 None => {
-                    let fresh = scratch.path().join(&object.output);
-                    compile(&directory, &manifest, arch, object, &fresh)?;
-                    settle(mode, &fresh, &directory.join(&object.output))?
+                    let fresh = scratch.path().join(output);
+                    compile(&directory, (&manifest.flags, arch, object), source, &fresh)?;
+                    settle(mode, &fresh, &directory.join(output))?
                 }
             };
-            println!("{}: {verdict}", object.output.display());
+            println!("{}: {verdict}", output.display());
             // A comparison that cannot be made is no difference; an object that cannot be made
             // again is not what was asked for.
             match (&verdict, mode) {
@@ -118,7 +133,7 @@ fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
     let manifest: Manifest =
         toml::from_str(&text).map_err(|error| Failure::at(path, error, "correct the file at the line named above"))?;
     for object in manifest.arch.iter().flat_map(|arch| &arch.object) {
-        for inner in [&object.source, &object.output] {
+        for inner in object.files().flat_map(|(source, output)| [source, output]) {
             let inside = inner.components().all(|part| matches!(part, Component::Normal(_)));
             if !inside || inner.as_os_str().is_empty() {
                 return Err(Failure::at(
@@ -160,8 +175,13 @@ fn reason_to_skip(arch: &Arch) -> Result<Option<String>, Failure> {
     )))
 }
 
-/// Compiles one object to `fresh`.
-fn compile(directory: &Path, manifest: &Manifest, arch: &Arch, object: &Object, fresh: &Path) -> Result<(), Failure> {
+/// Compiles one file to `fresh`.
+fn compile(
+    directory: &Path,
+    (flags, arch, object): (&[String], &Arch, &Object),
+    source: &Path,
+    fresh: &Path,
+) -> Result<(), Failure> {
     make_parent(fresh)?;
     let mut command = Command::new(&arch.compiler);
     // The working directory and the relative source keep the paths of this machine out of the
@@ -169,11 +189,11 @@ fn compile(directory: &Path, manifest: &Manifest, arch: &Arch, object: &Object, 
     command
         .current_dir(directory)
         .env("LC_ALL", "C")
-        .args(&manifest.flags)
+        .args(flags)
         .args(&arch.flags)
         .args(&object.flags)
         .arg("-c")
-        .arg(&object.source)
+        .arg(source)
         .arg("-o")
         .arg(fresh);
     for variable in ["CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"] {
@@ -190,12 +210,12 @@ fn compile(directory: &Path, manifest: &Manifest, arch: &Arch, object: &Object, 
         return Ok(());
     }
     Err(Failure::at(
-        &directory.join(&object.source),
+        &directory.join(source),
         format!(
             "{} failed ({}) while making {}:\n{}",
             arch.compiler,
             output.status,
-            object.output.display(),
+            fresh.display(),
             String::from_utf8_lossy(&output.stderr).trim_end()
         ),
         "correct the source, or the flags of this object in fixtures.toml",
