@@ -150,6 +150,29 @@ fn the_library_and_the_tool_agree() {
     }
 }
 
+/// Of programs, the library has Linux's form, with functions around them that the user names.
+#[test]
+fn the_library_and_the_tool_agree_on_what_is_called_around_programs() {
+    let b = common::Bench::new();
+    for backend in tool::BACKENDS {
+        let arch = backend.facts().name;
+        let target = tramptool::Target::with_profile(arch, "linux-7.3").unwrap();
+        let spec = tramptool::Spec::programs("long f(long a)").function("f").fentry("p", u64::MAX).fexit("q", 7);
+        let spec = spec.around_each("enter", "exit").around_all("first", "last");
+        let made = tramptool::generate(&target, &[spec]).unwrap();
+        let what = ["gen", "programs", "--sig", "long f(long a)", "--function", "f", "--arch", arch, "--emit", "bin"];
+        let list = ["--fentry", "p:0xffffffffffffffff", "--fexit", "q:7"];
+        let around = ["--around", "enter,exit", "--around-all", "first,last", "--profile", "linux-7.3", "-o", "out"];
+        b.ok(&[&what[..], &list, &around].concat());
+        assert_eq!(made.bytes(), std::fs::read(b.path(&format!("out/{arch}.bin"))).unwrap());
+        let wanted: Vec<String> = made.relocations().unwrap().into_iter().map(|r| r.to).collect();
+        assert!(
+            ["enter", "exit", "first", "last"].iter().all(|name| wanted.iter().any(|symbol| symbol == name)),
+            "{wanted:?}"
+        );
+    }
+}
+
 /// A template is what `gen --emit template` writes, and relocations are those of the object.
 #[test]
 fn templates_and_relocations_are_those_of_the_tool() {

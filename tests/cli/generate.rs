@@ -3,7 +3,7 @@
 use std::fs;
 
 use object::{Object, ObjectSection, ObjectSymbol};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::expected::{expected, words};
 use crate::common::{Bench, any, arches};
@@ -275,7 +275,14 @@ fn functions_are_called_around_programs_as_in_linux() {
     for (arch, prefix) in arches() {
         let what = ["gen", "programs", "--arch", arch, "--profile", "linux-7.3", "--sig", "int f(long a)"];
         let list = ["--fentry", "before:0xfedcba9876543210", "--fexit", "after", "--function", "f"];
-        b.ok(&[&what[..], &list, &["--emit", "obj,contract,h", "--stem", "programs"]].concat());
+        b.ok(&[&what[..], &list, &["--emit", "obj,contract,h,json", "--stem", "programs"]].concat());
+        let manifest: Value = serde_json::from_str(&fs::read_to_string(b.path("programs.json")).unwrap()).unwrap();
+        let told = |at: &str| manifest.pointer(&format!("/trampolines/0/contract/{at}")).unwrap().clone();
+        assert_eq!(told("programs/0/cookie"), 0xfedc_ba98_7654_3210_u64);
+        let around =
+            |enter: &str, exit: &str, argument: &str| json!({"enter": enter, "exit": exit, "argument": argument});
+        assert_eq!(told("programs/1/around"), around("__bpf_prog_enter", "__bpf_prog_exit", "after_prog"));
+        assert_eq!(told("around_all"), around("__bpf_tramp_enter", "__bpf_tramp_exit", "before_tramp_image"));
         let flags = expected(tool::backend(arch).unwrap()).kernel.gcc;
         b.tool(&format!("{prefix}gcc"), &[&["-O2", "-c", "programs.c", "-o", "c.o"], &words(&flags)[..]].concat());
         b.tool(&format!("{prefix}ld"), &["-r", "programs.o", "c.o", "-o", "linked.o"]);

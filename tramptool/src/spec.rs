@@ -223,27 +223,28 @@ impl Spec {
         self
     }
 
-    /// For [`Spec::programs`]: a program that is called before the function, and its cookie.
-    pub fn fentry(mut self, symbol: &str, cookie: u32) -> Spec {
+    /// For [`Spec::programs`]: a program that is called before the function, and its cookie: up to `0x7fff_ffff` where programs are called
+    /// directly.
+    pub fn fentry(mut self, symbol: &str, cookie: u64) -> Spec {
         self.asked.fentry.push(format!("{symbol}:{cookie}"));
         self
     }
 
     /// A program that may replace the function: the first such program that does not return 0 decides the result.
-    pub fn fmod_ret(mut self, symbol: &str, cookie: u32) -> Spec {
+    pub fn fmod_ret(mut self, symbol: &str, cookie: u64) -> Spec {
         self.asked.fmod_ret.push(format!("{symbol}:{cookie}"));
         self
     }
 
     /// A program that is called after the function.
-    pub fn fexit(mut self, symbol: &str, cookie: u32) -> Spec {
+    pub fn fexit(mut self, symbol: &str, cookie: u64) -> Spec {
         self.asked.fexit.push(format!("{symbol}:{cookie}"));
         self
     }
 
     /// A program that is called before the function and after it, with a word of its own kept from the first call to the
     /// second. Not every profile has such programs.
-    pub fn fsession(mut self, symbol: &str, cookie: u32) -> Spec {
+    pub fn fsession(mut self, symbol: &str, cookie: u64) -> Spec {
         self.asked.fsession.push(format!("{symbol}:{cookie}"));
         self
     }
@@ -254,6 +255,20 @@ impl Spec {
     /// `_prog` behind it, and that of the trampoline with `_image`.
     pub fn own_form(mut self) -> Spec {
         self.asked.own_form = true;
+        self
+    }
+
+    /// For [`Spec::programs`] under the profiles of kernels: other functions around each program than `__bpf_prog_enter` and
+    /// `__bpf_prog_exit`, as in [`Spec::own_form`].
+    pub fn around_each(mut self, enter: &str, exit: &str) -> Spec {
+        self.asked.around = vec![enter.to_owned(), exit.to_owned()];
+        self
+    }
+
+    /// For [`Spec::programs`] under the profiles of kernels: other functions around all programs and the traced function than
+    /// `__bpf_tramp_enter` and `__bpf_tramp_exit`.
+    pub fn around_all(mut self, enter: &str, exit: &str) -> Spec {
+        self.asked.around_all = vec![enter.to_owned(), exit.to_owned()];
         self
     }
 

@@ -7,6 +7,7 @@ use crate::arch::harden::ReturnGuard;
 use crate::ask::frame::{Content, Stores};
 use crate::contract::Contract;
 use crate::words::abi::Abi;
+use crate::words::program::Bracket;
 
 impl Contract {
     /// Must callees leave vector registers alone, because some are live and none is saved?
@@ -54,18 +55,31 @@ impl Serialize for Contract {
             stores_take_effect: bool,
         }
         #[derive(Serialize)]
+        struct AroundOut<'a> {
+            enter: &'a str,
+            exit: &'a str,
+            argument: Option<&'a str>,
+        }
+        fn around(bracket: &Bracket) -> AroundOut<'_> {
+            AroundOut { enter: &bracket.enter, exit: &bracket.exit, argument: bracket.argument.as_deref() }
+        }
+        #[derive(Serialize)]
         struct ProgramOut<'a> {
             attach: &'static str,
             symbol: &'a str,
-            cookie: i64,
+            cookie: u64,
+            around: Option<AroundOut<'a>>,
         }
+        let around_programs = &self.stated.around_programs;
         let programs: Vec<ProgramOut> = self
             .programs
             .iter()
-            .map(|p| ProgramOut {
+            .enumerate()
+            .map(|(n, p)| ProgramOut {
                 attach: p.attach.option().trim_start_matches('-'),
                 symbol: &p.symbol,
-                cookie: p.cookie,
+                cookie: p.cookie.cast_unsigned(),
+                around: around_programs.get(n).map(|program| around(&program.around)),
             })
             .collect();
         let flags = self.kind.programs().map(|programs| programs.flags()).unwrap_or_default();
@@ -84,10 +98,11 @@ impl Serialize for Contract {
             .collect();
         let unfilled: Vec<&str> =
             self.frame.fields.iter().filter(|f| f.content == Content::Unfilled).map(|f| f.member).collect();
-        let mut s = serializer.serialize_struct("Contract", 27)?;
+        let mut s = serializer.serialize_struct("Contract", 28)?;
         s.serialize_field("calls", &self.callee)?;
         s.serialize_field("programs", &programs)?;
         s.serialize_field("programs_flags", &flags)?;
+        s.serialize_field("around_all", &self.stated.around_function.as_ref().map(around))?;
         s.serialize_field("traced", &self.traced)?;
         s.serialize_field("handler", if self.general_only() { "general registers only" } else { "any registers" })?;
         s.serialize_field("kept", &self.reg_names(self.kept))?;

@@ -83,7 +83,7 @@ struct Build {
 }
 
 /// A kernel.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kernel {
     /// What it is called here.
     pub name: String,

@@ -10,14 +10,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::boot::{Bench, place};
 use crate::debian::debian;
 use crate::failure::Failure;
 use crate::kernels::{Kernel, kernels, profile_in};
 use crate::listed::{Lists, Written};
 use crate::modules::vmlinux;
 use crate::qemu::{Boot, Trial, archive, program};
-use crate::tools::{root, tramptool, write};
-use crate::tree::cache;
+use crate::tools::{name as file_name, root, tramptool, write};
+use crate::tree::{cache, source};
 use crate::verb::Outcome;
 
 /// Do it.
@@ -30,27 +31,36 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let all = kernels(Some(profile))?;
         let asked = |k: &&Kernel| k.first() && (names.is_empty() || names.contains(&&k.name));
         for kernel in all.iter().filter(asked) {
-            let place = match debian(kernel, &cache) {
-                Ok((place, _)) => place,
-                // The archive of one architecture may be out of order when those of others are not.
-                Err(failure) => {
-                    println!("{}: Debian's kernel {} is not to be had: {failure}", kernel.name, kernel.version);
-                    good = false;
-                    continue;
-                }
-            };
+            let (what, image) = image(kernel, &cache)?;
             let dir = cache.join("running").join(format!("{}-{}", kernel.version, kernel.name));
             fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
-            println!("{}: {}", kernel.name, place.what);
-            let boot = boot(kernel, &place.image, &dir)?;
+            println!("{}: {what}", kernel.name);
+            let boot = boot(kernel, &image, &dir)?;
             let lists = lists(&boot);
-            let files = Files::write(kernel, &place.image, &boot, &dir)?;
+            let files = Files::write(kernel, &image, &boot, &dir)?;
             println!("    {}", lists.counts());
             good &= judged(&files, &lists)?;
             good &= sited(&files, &lists)?;
         }
     }
     Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+/// What a kernel is, and its image: Debian's own, or one that is built of Debian's source where the archive has none for the architecture.
+fn image(kernel: &Kernel, cache: &Path) -> Result<(String, PathBuf), Failure> {
+    let missing = match debian(kernel, cache) {
+        Ok((place, _)) => return Ok((place.what, place.image)),
+        Err(missing) => missing,
+    };
+    println!("{}: Debian's kernel {} is not to be had: {missing}", kernel.name, kernel.version);
+    let name = format!("{}-running", kernel.name);
+    let config = ["common", &kernel.name, "running"].map(str::to_owned).to_vec();
+    let built = Kernel { name, config, ..kernel.clone() };
+    let (linux, dir) = (source(None, &built.version, cache)?, place(&built, cache));
+    let bench = Bench::new(&built, &linux, &dir);
+    bench.build()?;
+    let what = format!("{}, built here of Debian's source with {}", bench.version()?, bench.compiler()?);
+    Ok((what, bench.stock.join(file_name(&built.on.image))))
 }
 
 /// Boot a kernel with our program.
