@@ -277,9 +277,9 @@ codegen::rows! { Insn, w names out target;
     LdrLo12 { dst, base, sym } => write!(w, "ldr\t{}, [{}, :lo12:{}]", name(dst), name(base), names.sym(sym)),
         { let (r, b) = (x(dst)?, x(base)?); dynasm!(out ; .arch aarch64 ; ldr X(r), [XSP(b)]); out.fixup(4, reloc::LDST64_ABS_LO12_NC, Ref::Symbol(sym), 0) },
         Effects { loads: 1, ..Effects::action(Action::LoadLow { dst, base, of: Part::Symbol(sym) }) };
-    Movz { dst, imm } => write!(w, "movz\t{}, #{imm}", name(dst)),
+    Movz { dst, imm } => write!(w, "movz\t{}, #{}", name(dst), half(imm)),
         { let (d, i) = (x(dst)?, u32::from(imm)); dynasm!(out ; .arch aarch64 ; movz X(d), i) }, Effects::action(Action::Set { dst, number: i32::from(imm) });
-    Movk { dst, imm, shift } => write!(w, "movk\t{}, #{imm}, lsl #{shift}", name(dst)),
+    Movk { dst, imm, shift } => write!(w, "movk\t{}, #{}, lsl #{shift}", name(dst), half(imm)),
         { let (d, i, s) = (x(dst)?, u32::from(imm), ranged(shift.into(), 16, 48)? as u32); dynasm!(out ; .arch aarch64 ; movk X(d), i, lsl s) },
         Effects::action(Action::SetBits { dst, bits: imm, from: shift });
     Nop => w.write_str("nop"),
@@ -374,6 +374,11 @@ pub(crate) fn name(reg: Reg) -> &'static str {
 }
 
 /// Register 31 is sp where an address is computed.
+/// 16 bits: a number that a person counts in, or a part of a larger one.
+fn half(imm: u16) -> String {
+    if imm < 0x1000 { imm.to_string() } else { format!("{imm:#x}") }
+}
+
 fn name_or_sp(reg: Reg) -> &'static str {
     if reg == SP { "sp" } else { name(reg) }
 }

@@ -277,7 +277,7 @@ codegen::rows! { Insn, w names out target;
         { at_rsp(out, WIDE, &[0x89], general(src)?, at.value) }, Effects::store(src, at.value);
     StoreImm { imm, at } => write!(w, "movq\t${imm}, {}(%rsp)", names.disp(at)),
         { store_imm(out, at.value, imm) }, Effects { stores: 1, ..Effects::action(Action::StoreNumber { number: imm, at: at.value }) };
-    MovAbs { dst, imm } => write!(w, "movabs\t${imm}, %{}", name(dst)),
+    MovAbs { dst, imm } => write!(w, "movabs\t${imm:#x}, %{}", name(dst)),
         { let r = general(dst)?; out.bytes.extend_from_slice(&[WIDE | r >> 3, 0xb8 | r & 7]); out.bytes.extend_from_slice(&imm.to_le_bytes()) },
         written(dst, Effects::action(Action::SetWide { dst, number: imm }));
     Load { dst, at } => write!(w, "mov\t{}(%rsp), %{}", names.disp(at), name(dst)),
