@@ -251,7 +251,8 @@ pub struct DirectArgs {
     /// record, with --events entry or --form shadow: `all`, to keep every register at the entry and at the return
     #[arg(long, value_name = "WHAT", help_heading = "Direct-call trampolines", value_delimiter = ',')]
     pub live: Vec<String>,
-    /// With --sig: the object with the called functions. If they use no vector register, none is saved
+    /// With --sig: the object with the functions that the trampoline calls; with those around programs too, if it calls any. If none uses
+    /// a vector register, none is saved
     #[arg(long, value_name = "FILE", help_heading = "Direct-call trampolines")]
     pub handler: Option<PathBuf>,
     /// direct, sled: the C function to call; around: the entry handler
