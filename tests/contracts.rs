@@ -312,6 +312,8 @@ stack-align = 16
     refused(("[\"CALL_ORIG\"]", "[\"RESTORE_REGS\"]"), "t.toml:11: function is for trampolines that call it");
     let around = "calls = \"p\", around = { enter = \"a\", exit = \"b\" } }, { attach = \"fexit\", calls = \"q\" }]";
     refused(("calls = \"p\" }]", around), "t.toml:10: 1 of 2 programs have `around`; valid: all, or none");
+    let all = ("[[trampoline]]", "[[trampoline]]\naround = { enter = \"a\", exit = \"b\" }");
+    refused(all, "t.toml:5: around all is for programs that have `around` too");
     let wide = ("calls = \"p\" }", "calls = \"p\", cookie = 4294967296 }");
     refused(wide, "t.toml:10: cookie = 4294967296; valid: -2147483648 to 2147483647");
     let bytes = ("\"stack+0\"", "{ at = \"stack+0\", bytes = 9 }");

@@ -138,7 +138,11 @@ impl Reader<'_> {
 
     /// The functions around all programs and the traced function.
     fn around_function(&self, t: &TrampolineIn, kind: Kind) -> Result<Option<Bracket>> {
+        let mut called = t.programs.iter().flat_map(|programs| programs.get_ref());
         match &t.around {
+            Some(around) if called.any(|program| program.around.is_none()) => {
+                Err(self.at(around.span().start, "around all is for programs that have `around` too"))
+            }
             Some(around) if !kind.calls_body() => {
                 Err(self
                     .at(around.span().start, "around is for trampolines that call the function: CALL_ORIG in flags"))
