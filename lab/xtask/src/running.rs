@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask running`: boots Debian's own kernels with BPF programs, tracers and probes, takes the trampolines that they wrote out of
-//! their memory, has the tool judge all of them, and compares what it found with the kernel's own lists.
+//! `cargo xtask running`: boots Debian's own kernels, or what is built of their source where there is none, with BPF programs, tracers and
+//! probes, takes the trampolines that they wrote out of their memory, has the tool judge all of them, and compares what it found with
+//! the kernel's own lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
