@@ -43,6 +43,18 @@ fn words(content: Content, abi: &Abi) -> String {
     }
 }
 
+/// Two functions around another.
+#[derive(Serialize)]
+struct AroundOut<'a> {
+    enter: &'a str,
+    exit: &'a str,
+    argument: Option<&'a str>,
+}
+
+fn around(bracket: &Bracket) -> AroundOut<'_> {
+    AroundOut { enter: &bracket.enter, exit: &bracket.exit, argument: bracket.argument.as_deref() }
+}
+
 impl Serialize for Contract {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -53,15 +65,6 @@ impl Serialize for Contract {
             holds: String,
             filled: bool,
             stores_take_effect: bool,
-        }
-        #[derive(Serialize)]
-        struct AroundOut<'a> {
-            enter: &'a str,
-            exit: &'a str,
-            argument: Option<&'a str>,
-        }
-        fn around(bracket: &Bracket) -> AroundOut<'_> {
-            AroundOut { enter: &bracket.enter, exit: &bracket.exit, argument: bracket.argument.as_deref() }
         }
         #[derive(Serialize)]
         struct ProgramOut<'a> {
