@@ -91,7 +91,11 @@ impl Rows {
             }
         }
         if let Some(n) = self.rules.iter().position(|(_, rule)| self.is_lost(rule)) {
-            self.rules.insert(n, (lost, Rule::ValOffset(stack_pointer, -APART)));
+            // As an expression: LLVM's libunwind knows no DW_CFA_val_offset.
+            let mut own = Expression::new();
+            own.op_constu(APART as u64);
+            own.op(gimli::DW_OP_minus);
+            self.rules.insert(n, (lost, Rule::ValExpression(stack_pointer, own)));
         }
     }
 

@@ -167,3 +167,21 @@ fn panics_pass() {
     assert!(panic::catch_unwind(|| panics(3)).is_err());
     assert_eq!((panics(6), counts.get()), (3, (3, 2)));
 }
+
+/// The same with LLVM's unwinder in place of libgcc's. It ends no threads, as glibc asks libgcc's for that.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn they_pass_by_llvms_unwinder() {
+    const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libunwind.so.1";
+    assert!(std::path::Path::new(LIBRARY).exists(), "no {LIBRARY}: apt-get install libunwind-14");
+    for test in ["exceptions_pass", "panics_pass", "traces_go_on"] {
+        let mut this = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = this.args(["--exact", test]).env("LD_PRELOAD", LIBRARY).output().unwrap();
+        let told = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            out.status.success() && told.contains("1 passed"),
+            "{test}: {told}{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+}

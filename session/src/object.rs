@@ -37,7 +37,7 @@ pub struct Object {
 }
 
 /// Exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines.
-const UNWINDER: &str = "has an unwinder of its own (libgcc linked into it), which stops at trampolines";
+const UNWINDER: &str = "has an unwinder of its own (libgcc linked into it, or LLVM's), which stops at trampolines";
 /// The entries of a shadow stack are in the order of calls on one stack.
 const STACKS: &str = "has a function that switches stacks by its own instructions";
 
