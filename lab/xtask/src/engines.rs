@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask engines`: fetches QEMU with plugins and Bochs out of Debian's packages, for `tramptool check --engine qemu`,
-//! `--engine gdb`, `--engine bochs` and `--enforce`.
+//! `--engine gdb`, `--engine bochs` and `--enforce`; and newer readers of recordings than this machine has, for the tests of `trace`.
 //!
 //! They are unpacked in the cache, each with the C library that it wants: nothing of the host changes.
 
@@ -15,7 +15,7 @@ use crate::tools::write;
 use crate::tree::cache;
 use crate::verb::Outcome;
 
-/// An engine that is fetched.
+/// Programs that are fetched.
 struct Engine {
     /// What people call it.
     name: &'static str,
@@ -34,7 +34,7 @@ struct Engine {
     named_by: &'static str,
 }
 
-const ENGINES: [Engine; 2] = [
+const ENGINES: [Engine; 3] = [
     Engine {
         name: "QEMU",
         // The first suite whose QEMU lets plugins set the program counter (version 6 of their interface).
@@ -81,6 +81,18 @@ const ENGINES: [Engine; 2] = [
         programs: &[("bochs", "usr/bin/bochs-bin")],
         variables: &[("LTDL_LIBRARY_PATH", "usr/lib/x86_64-linux-gnu/bochs/plugins"), ("BXSHARE", "usr/share/bochs")],
         named_by: "TRAMPTOOL_BOCHS",
+    },
+    Engine {
+        name: "uftrace and babeltrace2",
+        // uftrace 0.19, and babeltrace2 2.1, which reads CTF 2.
+        suite: "sid",
+        size: "25 MB",
+        packages: &["uftrace", "babeltrace2"],
+        without: &["libc6-dev", "openssl-provider-legacy"],
+        dir: "readers",
+        programs: &[("uftrace", "usr/bin/uftrace"), ("babeltrace2", "usr/bin/babeltrace2")],
+        variables: &[("BABELTRACE_PLUGIN_PATH", "usr/lib/x86_64-linux-gnu/babeltrace2/plugins")],
+        named_by: "TRAMPTOOL_READERS",
     },
 ];
 

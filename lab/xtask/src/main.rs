@@ -71,7 +71,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "engines",
-        usage: "fetch QEMU with plugins out of Debian's packages into the same cache, for `tramptool check --engine qemu` and `--enforce`",
+        usage: "fetch QEMU with plugins out of Debian's packages into the same cache, for `tramptool check --engine qemu` and `--enforce`, and newer readers of recordings for the tests of `trace`",
         run: engines::run,
     },
     Verb {

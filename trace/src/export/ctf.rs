@@ -249,10 +249,13 @@ fn two<R>(recording: &Recording<R>, worded: &[Worded]) -> String {
         mappings.insert(name, json!([[number, number]]));
     }
     let member = |name: &str, bits: usize, roles: &[&str]| {
-        let class = json!({
+        let mut class = json!({
             "type": "fixed-length-unsigned-integer", "length": bits, "byte-order": "little-endian", "alignment": 8,
-            "roles": roles,
         });
+        // Signed integers have no such property at all.
+        if !roles.is_empty() {
+            class["roles"] = json!(roles);
+        }
         json!({"name": name, "field-class": class})
     };
     let structure = |members: Vec<Value>| json!({"type": "structure", "member-classes": members});
