@@ -277,7 +277,7 @@ fn a_new_version_is_a_decision() {
 /// Nobody depends on the workspaces beside ours.
 #[test]
 fn other_workspaces_pin_what_they_use() {
-    for file in ["fuzz/Cargo.toml", "lab/bench/native/retour/Cargo.toml"] {
+    for file in ["fuzz/Cargo.toml", "lab/bench/native/retour/Cargo.toml", "lab/xtask/peers/retour/Cargo.toml"] {
         let manifest = toml(file);
         let dependencies = manifest["dependencies"].as_table().unwrap();
         let external = dependencies.iter().filter(|(_, v)| v.get("path").is_none());

@@ -110,6 +110,23 @@ fn the_page_of_ours_and_the_kernels_counts_the_differences() {
 }
 
 #[test]
+fn the_page_of_tracing_counts_hostile_programs() {
+    let (page, results) = (read("docs/tracing.md"), read("results/peers.md"));
+    let (pages, all) = (sections(&page), sections(&results));
+    let of = |sections: &[(&str, &str)], heading: &str| {
+        sections.iter().find(|(found, _)| *found == heading).unwrap_or_else(|| panic!("no {heading}")).1.to_owned()
+    };
+    let text = of(&all, "Each call recorded");
+    let title = text.lines().find(|line| line.starts_with("| program |")).unwrap();
+    let tools: Vec<&str> = title.trim_matches('|').split(" | ").skip(1).map(str::trim).collect();
+    let verdicts = rows(&text);
+    assert_eq!((tools.len(), verdicts.len()), (10, 11));
+    let right = |n: usize| verdicts.iter().filter(|row| row[n + 1] == "right").count().to_string();
+    let counted: Vec<_> = tools.iter().enumerate().map(|(n, tool)| vec![(*tool).to_owned(), right(n)]).collect();
+    assert_eq!(rows(&of(&pages, "Hostile programs")), counted);
+}
+
+#[test]
 fn the_page_of_audited_packages_is_what_the_tool_says_of_its_claims() {
     let (page, results) = (read("docs/audit.md"), read("results/audit.md"));
     let title = results.lines().nth(2).unwrap();

@@ -336,7 +336,9 @@ impl<'a> File<'a> {
         (list, kind, sled): (&'static str, &'static str, bool),
         (section, entry): Place,
     ) -> (Place, ListedSite<'a>) {
-        let has_op = !sled && self.starts((section, entry.wrapping_add(8)));
+        // A function of 8 bytes has its own NOPs in front of the next one.
+        let begins = |at| self.starts((section, at));
+        let has_op = !sled && begins(entry.wrapping_add(8)) && !begins(entry);
         let word = |at| Some(u32::from_le_bytes(self.bytes((section, at), 4)?.try_into().ok()?));
         let address = match (section, entry) {
             (0, 0) => 0,

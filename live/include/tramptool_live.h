@@ -29,6 +29,10 @@ const char *tl_last_error(void);
 struct tl_function *tl_function(const char *name);
 struct tl_function *tl_function_at(const void *address);
 
+/* The same function with its prototype in C, which has no arguments on the stack. Handlers are then put around it with a frame on the stack,
+   and nothing that belongs to the thread: contexts that change stacks work. */
+struct tl_function *tl_with_prototype(const struct tl_function *function, const char *prototype);
+
 /* Call handlers around a function, either of which may be NULL; let another one be called instead. Not before it is enabled. A function
    may have any number of both: handlers are called in the order in which they were attached, and at the return in the opposite one, around
    what replaces it. Of that, the last one attached is called. */

@@ -95,6 +95,17 @@ pub extern "C" fn tl_function_at(address: *const c_void) -> *mut Function {
     handle(live().and_then(|live| live.function_at(address.cast())))
 }
 
+/// The same function with its prototype.
+///
+/// # Safety
+/// The handle is one of these functions; the prototype ends with 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_with_prototype(function: *const Function, prototype: *const c_char) -> *mut Function {
+    // SAFETY: the caller's promise.
+    let (function, prototype) = unsafe { (&*function, CStr::from_ptr(prototype)) };
+    handle(Ok(function.clone().with_prototype(&prototype.to_string_lossy())))
+}
+
 /// Attach handlers around a function.
 ///
 /// # Safety

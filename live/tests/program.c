@@ -46,11 +46,13 @@ int main(void)
 	CHECK(!tl_function("ad"));
 	struct tl_function *f = tl_function("add");
 	CHECK(f && tl_function_at((const void *)add));
+	CHECK(!tl_around(tl_with_prototype(f, "long add(long"), entered, left, &seen));
 	struct tl_hook *hook = tl_around(f, entered, left, &seen);
 	CHECK(hook && add(1, 2) == 3);
 	CHECK(tl_enable(hook) == 0 && add(1, 2) == 102 && seen == 1);
 	CHECK(tl_disable(hook) == 0 && add(1, 2) == 3 && seen == 1);
-	struct tl_hook *both[] = { hook, tl_around(tl_function_at((const void *)minus), entered, left, &seen) };
+	struct tl_function *framed = tl_with_prototype(tl_function_at((const void *)minus), "long minus(long a, long b)");
+	struct tl_hook *both[] = { hook, tl_around(framed, entered, left, &seen) };
 	CHECK(both[1] && tl_batch(both, 2, 1) == 0 && add(1, 2) == 102 && minus(5, 3) == -94 && seen == 7);
 	CHECK(tl_batch(both, 2, 0) == 0 && add(1, 2) == 3 && minus(5, 3) == 2 && seen == 7);
 	CHECK(tl_batch(both, 0, 1) == 0 && add(1, 2) == 3);

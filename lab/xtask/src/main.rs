@@ -28,6 +28,7 @@ mod listed;
 mod modules;
 mod objects;
 mod packages;
+mod peers;
 mod prose;
 mod qemu;
 mod running;
@@ -98,6 +99,11 @@ const VERBS: &[Verb] = &[
         name: "package-objects",
         usage: "take the trampolines of LLVM's XRay and of the GNU C library out of Debian's packages, into the same cache",
         run: packages::run,
+    },
+    Verb {
+        name: "peers",
+        usage: "[PROGRAM ...]  run hostile programs under tramptool, uftrace, XRay, retour and frida, and write results/peers.md",
+        run: peers::run,
     },
     Verb {
         name: "kernel",
