@@ -27,7 +27,7 @@
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 20, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
+enum { SHADOW = 1 << 23, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after

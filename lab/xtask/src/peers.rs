@@ -104,7 +104,7 @@ a frame on the stack.
   sees that by itself.
 - frida's handlers are in C (`CModule`).
 - uftrace gets the greatest depth that it takes, `--max-stack 65535`.
-- `tramptool trace` has room for 65,500 calls of a thread that have not returned. A function that ends in a jump to the next one has not.
+- `tramptool trace` has room for 524,000 calls of a thread that have not returned. A function that ends in a jump to the next one has not.
   Deeper calls are neither recorded nor counted as lost.
 ";
 

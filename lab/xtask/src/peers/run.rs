@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::verdict::Ended;
 use crate::failure::Failure;
@@ -43,6 +43,17 @@ pub fn told(command: &mut Command) -> Result<String, Failure> {
     }
 }
 
+/// Kill what runs of the programs in a directory: frida starts them in sessions of their own.
+fn kill_all_in(dir: &Path) {
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let here = std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe.starts_with(dir));
+        let pid = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        if let (true, Some(pid)) = (here, pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
 /// Run it to its end, or for so long; what it wrote to stdout and to stderr. Whatever it has started is killed.
 pub fn bounded(command: &mut Command, dir: &Path) -> Result<(Ended, String, String), Failure> {
     let program = PathBuf::from(command.get_program());
@@ -64,6 +75,7 @@ pub fn bounded(command: &mut Command, dir: &Path) -> Result<(Ended, String, Stri
         let _ = kill_process_group(group, Signal::KILL);
     }
     child.wait().map_err(refused)?;
+    kill_all_in(dir);
     let ended = match status {
         None => Ended::TimedOut,
         Some(status) => status.signal().map_or(Ended::Code(status.code().unwrap_or(0)), Ended::Signal),
