@@ -384,6 +384,36 @@ fn functions_without_sites_are_recorded() {
     }
 }
 
+/// Programs in which the processor looks for landing pads, which are PACIASP in half of their functions: it goes on to look. With key A
+/// and key B, returns that authenticate, signatures in all functions, and sites. In C and in C++.
+#[test]
+fn hardened_programs_are_recorded_and_stay_so() {
+    let arch = &ARCHS[1];
+    let start = format!("{}/tests/start.S", env!("CARGO_MANIFEST_DIR"));
+    let all = [&start, "-nostartfiles", "-Wl,-z,force-bti", "-mno-outline-atomics", "-O2"];
+    let kinds: [&[&str]; 4] = [
+        &["-mbranch-protection=standard"],
+        &["-mbranch-protection=standard", "-march=armv8.3-a"],
+        &["-mbranch-protection=pac-ret+leaf+b-key+bti"],
+        &["-mbranch-protection=standard", arch.site],
+    ];
+    for kind in kinds {
+        let options = [&all, kind].concat();
+        let bench = Bench::of(arch, "program.c", &options);
+        let (outcome, counts) = bench.run(Mode::Block, 64, "3");
+        assert_eq!((exit(&outcome), outcome.lost), (Ok(3), (0, 0)), "{kind:?}");
+        assert_eq!(counts.of, bench.counted(), "{kind:?}");
+        // Where no call may come: SIGILL.
+        assert_eq!(exit(&bench.run(Mode::Block, 64, "wrong").0), Err(4), "{kind:?}");
+        let bench = Bench::of(arch, "throws.cc", &options);
+        let (outcome, counts) = bench.run(Mode::Block, 64, "3");
+        assert_eq!((exit(&outcome), outcome.lost, outcome.how), (Ok(3), (0, 0), Some(How::Shadow)), "{kind:?}");
+        assert_eq!(counts.of, bench.counted(), "{kind:?}");
+    }
+    let bench = Bench::of(arch, "program.c", &["-O2"]);
+    assert_eq!(exit(&bench.run(Mode::Block, 64, "wrong").0), Ok(0), "without landing pads, nobody looks");
+}
+
 /// With fewer buffers than threads, the program waits and nothing is lost. If it may not wait, what is lost is counted.
 #[test]
 fn what_finds_no_room_waits_or_is_counted() {
