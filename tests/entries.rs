@@ -213,12 +213,20 @@ impl Cpu {
         Cpu { backend, uc, rooms: [BASE - ROOM + 0x1_0000, FAR] }
     }
 
-    /// Let arm64 sign: Arm ARM, SCTLR_EL1.EnIA and EnIB, and addresses of 48 bits in TCR_EL1.
+    /// Let arm64 sign at EL1: Arm ARM, SCR_EL3.API and NS, HCR_EL2.API, SCTLR_EL1.EnIA and EnIB; TCR_EL1 for addresses of 48 bits; and
+    /// a key B (APIBKeyLo_EL1) that is another than A.
     fn signs(&mut self) {
-        /// Unicorn's register for the control register with this CRn and op2.
+        /// Unicorn's register for the control register with this op1, CRn, CRm and op2.
         const CP_REG: i32 = 290;
-        for (crn, op2, value) in [(1_u32, 0_u32, 0xf0d0_0800_u64), (2, 2, 0x10_0010)] {
-            let number = [crn, 0, 3, 0, op2, 0].map(u32::to_le_bytes).concat();
+        let all = [
+            ([6, 1, 1, 0], 3 << 16 | 1 << 10 | 1),
+            ([4, 1, 1, 0], 3 << 40 | 1 << 31),
+            ([0, 1, 0, 0], 0xf0d0_0800),
+            ([0, 2, 0, 2], 0x10_0010_u64),
+            ([0, 2, 1, 2], 0x1234_5678),
+        ];
+        for ([op1, crn, crm, op2], value) in all {
+            let number = [crn, crm, 3, op1, op2, 0_u32].map(u32::to_le_bytes).concat();
             self.uc.write_bytes(CP_REG, &[number, value.to_le_bytes().to_vec()].concat()).unwrap();
         }
     }
@@ -396,7 +404,7 @@ fn what_was_signed_is_authenticated_and_signed_again() {
         ("paciasp", "ldr x6, data"),
         ("pacibsp", "cbz x0, near"),
         ("paciasp", "autiasp"),
-        ("pacibsp", "ret"),
+        ("pacibsp", "autibsp"),
     ] {
         let text = format!("{sign}; {word}");
         let (bytes, at) = assembled(backend, ".arch armv8.3-a\n", &text);
@@ -412,16 +420,23 @@ fn what_was_signed_is_authenticated_and_signed_again() {
             let to = cpu.room(far);
             let copy = backend.resumed(&entry, &code[entry.at..], inside.start + 4, to).unwrap();
             cpu.same(&inside, to, &copy, 0..40).unwrap_or_else(|e| panic!("{text}: {e}"));
-            assert!(cpu.same(&inside, to, &copy[4..], 0..40).is_err(), "{text}: not signed");
+            let to = cpu.room(far);
+            let lost = backend.moved(&code[entry.at..], inside.start + 4, to).unwrap();
+            assert!(cpu.same(&inside, to, &lost, 0..40).is_err(), "{text}: not signed");
         }
-        let [from, to] = [cpu.room(false), cpu.room(false)];
-        let goes_on = backend.branch(Branch::SiteJump, from, BASE).unwrap();
-        assert!(cpu.uc.store(from, &goes_on));
-        let led = |code: &[u8]| [&entry.signed.unwrap().sign, code].concat();
-        let front = backend.authenticated(entry.signed.unwrap(), Branch::SiteJump, to + 4, BASE).unwrap();
-        let plain = backend.branch(Branch::SiteJump, to + 4, BASE).unwrap();
-        cpu.same(&(from..from + 4), to, &led(&front), 0..40).unwrap_or_else(|e| panic!("{text}: {e}"));
-        assert!(cpu.same(&(from..from + 4), to, &led(&plain), 0..40).is_err(), "{text}: not authenticated");
+        let signing = entry.signed.unwrap();
+        let from = cpu.room(false);
+        assert!(cpu.uc.store(from, &backend.branch(Branch::SiteJump, from, BASE).unwrap()));
+        let mut led = |authenticated: bool| {
+            let to = cpu.room(false);
+            let front = match authenticated {
+                true => backend.authenticated(signing, Branch::SiteJump, to + 4, BASE),
+                false => backend.branch(Branch::SiteJump, to + 4, BASE),
+            };
+            cpu.same(&(from..from + 4), to, &[signing.sign, &front.unwrap()].concat(), 0..40)
+        };
+        led(true).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(led(false).is_err(), "{text}: not authenticated");
     }
 }
 
