@@ -318,6 +318,22 @@ mod tests {
     }
 
     #[test]
+    fn no_branch_leads_past_what_signs() {
+        let class = |leads: &[Lead]| {
+            let code = Code { name: "f", address: 16, bytes: b"....", size: 4, leads, guarded: true };
+            let signing = Signing { sign: b"s", authenticate: b"a" };
+            let entry = code.signed(signing, Room { branch: Branch::SiteJump, bytes: 1, align: 1 }, &decode);
+            (entry.class, entry.at, entry.covers, entry.why)
+        };
+        let lead = |from, to, call| [Lead { to, from, call }];
+        assert_eq!(class(&lead(99, 16, false)), (Class::Word, 1, 1, ""));
+        assert_eq!(class(&lead(99, 18, false)), (Class::Word, 1, 1, ""));
+        assert_eq!(class(&lead(99, 17, false)), (Class::TrapOnly, 0, 0, "a branch leads into it"));
+        assert_eq!(class(&lead(99, 17, true)), (Class::TrapOnly, 0, 0, "a branch leads into it"));
+        assert_eq!(class(&lead(18, 16, false)), (Class::TrapOnly, 0, 0, "a loop begins there"));
+    }
+
+    #[test]
     fn branches_into_it_are_seen() {
         let lead = |from, to, call| [Lead { to, from, call }];
         assert_eq!(class("....", 4, &lead(99, 17, false)).1, "a branch leads into it");
