@@ -108,9 +108,9 @@ fn landing_pads_stay_and_are_looked_for() {
         let no_pad = functions.get("no_pad");
         let wanted = if looks_for_landing_pads() { libc::SIGILL } else { 0 };
         assert_eq!(ends_by(no_pad), wanted);
-        let (halves, jumps): (extern "C" fn(f64, i64) -> f64, Add) = (functions.get("halves"), functions.get("jumps"));
+        let (add, calls_add): (Add, Add) = (functions.get("add"), functions.get("calls_add"));
         let (live, calls) = (live(), Arc::new(AtomicU64::new(0)));
-        let hooks = ["halves", "deep"].map(|name| {
+        let hooks = ["add", "calls_add"].map(|name| {
             let f = live.function_at(functions.address(name)).unwrap();
             assert!(matches!(f.class(), Class::Word | Class::Short), "{name}");
             let counter = calls.clone();
@@ -120,21 +120,21 @@ fn landing_pads_stay_and_are_looked_for() {
         });
         for n in 1..4 {
             hooks.iter().for_each(|hook| drop(hook.enable().unwrap()));
-            assert_eq!((halves(1000.0, 5), jumps(4, 0), ends_by(no_pad)), (46.25, 4, wanted), "{compiled:?}");
-            assert_eq!(calls.load(Ordering::Relaxed), n * (6 + 5), "{compiled:?}");
+            assert_eq!((add(1, 2), calls_add(3, 4), ends_by(no_pad)), (3, 70, wanted), "{compiled:?}");
+            assert_eq!(calls.load(Ordering::Relaxed), 3 * n, "{compiled:?}");
             hooks.iter().for_each(|hook| drop(hook.disable().unwrap()));
-            assert_eq!((halves(1000.0, 5), ends_by(no_pad)), (46.25, wanted), "{compiled:?}");
+            assert_eq!((calls_add(1, 2), ends_by(no_pad)), (30, wanted), "{compiled:?}");
         }
-        extern "C" fn twice(x: f64, _: i64) -> f64 {
-            2.0 * x
+        extern "C" fn times(a: i64, b: i64) -> i64 {
+            a * b
         }
-        let f = live.function_at(functions.address("halves")).unwrap();
+        let f = live.function_at(functions.address("calls_add")).unwrap();
         // SAFETY: the same prototype.
-        let hook = unsafe { live.replace(&f, twice as *const ()) }.unwrap();
+        let hook = unsafe { live.replace(&f, times as *const ()) }.unwrap();
         hook.enable().unwrap();
         // SAFETY: the function without its hook.
-        let original: extern "C" fn(f64, i64) -> f64 = unsafe { std::mem::transmute(hook.original()) };
-        assert_eq!((halves(3.0, 1), original(3.0, 0), ends_by(no_pad)), (6.0, 3.0, wanted), "{compiled:?}");
+        let original: Add = unsafe { std::mem::transmute(hook.original()) };
+        assert_eq!((calls_add(3, 5), original(3, 5), ends_by(no_pad)), (15, 80, wanted), "{compiled:?}");
     }
 }
 

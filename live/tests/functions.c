@@ -10,6 +10,12 @@ __attribute__((noinline)) long add(long a, long b)
 	return a + b;
 }
 
+/* Keeps its return address while another function runs. */
+__attribute__((noinline)) long calls_add(long a, long b)
+{
+	return 10 * add(a, b);
+}
+
 /* Arguments on the stack. */
 __attribute__((noinline)) long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j)
 {
