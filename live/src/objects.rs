@@ -1,7 +1,6 @@
 //! The objects of this process, and their functions.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
