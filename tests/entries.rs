@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
+use codegen::arch::entry::{Class, Code};
 use codegen::arch::patch::{Branch, Relocation};
 use codegen::backend::Backend;
 use codegen::words::abi::Reg;
@@ -212,6 +213,24 @@ impl Cpu {
         Cpu { backend, uc, rooms: [BASE - ROOM + 0x1_0000, FAR] }
     }
 
+    /// Let arm64 sign at EL1: Arm ARM, SCR_EL3.API and NS, HCR_EL2.API, SCTLR_EL1.EnIA and EnIB; TCR_EL1 for addresses of 48 bits; and
+    /// a key B (APIBKeyLo_EL1) that is another than A.
+    fn signs(&mut self) {
+        /// Unicorn's register for the control register with this op1, CRn, CRm and op2.
+        const CP_REG: i32 = 290;
+        let all = [
+            ([6, 1, 1, 0], 3 << 16 | 1 << 10 | 1),
+            ([4, 1, 1, 0], 3 << 40 | 1 << 31),
+            ([0, 1, 0, 0], 0xf0d0_0800),
+            ([0, 2, 0, 2], 0x10_0010_u64),
+            ([0, 2, 1, 2], 0x1234_5678),
+        ];
+        for ([op1, crn, crm, op2], value) in all {
+            let number = [crn, crm, 3, op1, op2, 0_u32].map(u32::to_le_bytes).concat();
+            self.uc.write_bytes(CP_REG, &[number, value.to_le_bytes().to_vec()].concat()).unwrap();
+        }
+    }
+
     fn registers(&self) -> impl Iterator<Item = i32> + use<> {
         let reserved = self.backend.machine().reserved;
         let all = self.backend.facts().abi.regs;
@@ -228,6 +247,11 @@ impl Cpu {
                 _ => DATA + DATA_SIZE / 4 + random.next() % (DATA_SIZE / 2),
             };
             self.uc.write(register, value).unwrap();
+        }
+        // What is signed is an address.
+        if let Some(link) = self.backend.facts().abi.link {
+            let link = self.backend.facts().abi.regs[usize::from(link.0)].emu;
+            self.uc.write(link, BASE + (random.next() % ROOM) / 4 * 4).unwrap();
         }
         let sp = self.backend.facts().abi.regs[usize::from(self.backend.facts().abi.sp.0)].emu;
         self.uc.write(sp, DATA + DATA_SIZE / 2 + (random.next() % 4096) * 16).unwrap();
@@ -369,6 +393,53 @@ fn each_kind_of_instruction_does_the_same_elsewhere() {
     }
 }
 
+/// A function that signs its return address, and is patched behind that: its copy signs once more, and what leads to a trampoline has
+/// authenticated. Each instruction that is left out is noticed, so the engine signs.
+#[test]
+fn what_was_signed_is_authenticated_and_signed_again() {
+    let backend: &dyn Backend = arch::backend("arm64").unwrap();
+    for (sign, word) in [
+        ("paciasp", "stp x29, x30, [sp, #-32]!"),
+        ("pacibsp", "adrp x4, data"),
+        ("paciasp", "ldr x6, data"),
+        ("pacibsp", "cbz x0, near"),
+        ("paciasp", "autiasp"),
+        ("pacibsp", "autibsp"),
+    ] {
+        let text = format!("{sign}; {word}");
+        let (bytes, at) = assembled(backend, ".arch armv8.3-a\n", &text);
+        let code = bytes[at.start as usize..at.end as usize].to_vec();
+        let inside = BASE + at.start..BASE + at.end;
+        let function =
+            Code { name: "f", address: inside.start, bytes: &code, size: code.len(), leads: &[], guarded: true };
+        let [entry] = *backend.entries(&function) else { panic!("{text}") };
+        assert_eq!((entry.class, entry.at, entry.covers), (Class::Word, 4, 4), "{text}");
+        let mut cpu = Cpu::new(backend, &[(0, bytes)]);
+        cpu.signs();
+        for far in [false, true] {
+            let to = cpu.room(far);
+            let copy = backend.resumed(&entry, &code[entry.at..], inside.start + 4, to).unwrap();
+            cpu.same(&inside, to, &copy, 0..40).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let to = cpu.room(far);
+            let lost = backend.moved(&code[entry.at..], inside.start + 4, to).unwrap();
+            assert!(cpu.same(&inside, to, &lost, 0..40).is_err(), "{text}: not signed");
+        }
+        let signing = entry.signed.unwrap();
+        let from = cpu.room(false);
+        assert!(cpu.uc.store(from, &backend.branch(Branch::SiteJump, from, BASE).unwrap()));
+        let mut led = |authenticated: bool| {
+            let to = cpu.room(false);
+            let front = match authenticated {
+                true => backend.authenticated(signing, Branch::SiteJump, to + 4, BASE),
+                false => backend.branch(Branch::SiteJump, to + 4, BASE),
+            };
+            cpu.same(&(from..from + 4), to, &[signing.sign, &front.unwrap()].concat(), 0..40)
+        };
+        led(true).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(led(false).is_err(), "{text}: not authenticated");
+    }
+}
+
 #[test]
 fn entries_of_libraries_do_the_same_elsewhere() {
     for (arch, libraries) in LIBRARIES {
@@ -388,10 +459,11 @@ fn entries_of_libraries_do_the_same_elsewhere() {
                     let code = &function.bytes[..entry.covers];
                     let site = BASE + function.site;
                     let to = cpu.room(false);
-                    let copy =
-                        backend.moved(code, site, to).unwrap_or_else(|e| panic!("{path}: {}: {e}", function.name));
+                    let copy = backend.resumed(entry, code, site, to);
+                    let copy = copy.unwrap_or_else(|e| panic!("{path}: {}: {e}", function.name));
                     let seeds = function.site * 8 + n..function.site * 8 + n + 4;
-                    let same = cpu.same(&(site..site + entry.covers as u64), to, &copy, seeds);
+                    let begins = site - entry.signed.map_or(0, |signing| signing.sign.len() as u64);
+                    let same = cpu.same(&(begins..site + entry.covers as u64), to, &copy, seeds);
                     same.unwrap_or_else(|e| panic!("{path}: {}: {e}", function.name));
                 }
             }

@@ -1,6 +1,6 @@
 //! Entries of functions compiled without a site: one B, and the instruction that it overwrites.
 
-use codegen::arch::entry::{Class, Code, Entry, Flow, Insn, Making, Room};
+use codegen::arch::entry::{Class, Code, Entry, Flow, Insn, Making, Room, Signing};
 use codegen::arch::patch::{Branch, Relocation};
 use codegen::words::error::{Error, Result};
 use codegen::words::field::get;
@@ -14,8 +14,11 @@ const B_INSN: u32 = 0x1400_0000;
 /// `br x16`: through this register, a jump may reach the landing pad of a call.
 const BR_X16: u32 = 0xd61f_0200;
 const NOP: u32 = 0xd503_201f;
-/// `paciasp` and `pacibsp`: landing pads too.
-const PACISP: [u32; 2] = [0xd503_233f, 0xd503_237f];
+/// `paciasp` and `pacibsp`, which are landing pads too; `autiasp` and `autibsp`.
+const SIGNINGS: [Signing; 2] = [
+    Signing { sign: &[0x3f, 0x23, 0x03, 0xd5], authenticate: &[0xbf, 0x23, 0x03, 0xd5] },
+    Signing { sign: &[0x7f, 0x23, 0x03, 0xd5], authenticate: &[0xff, 0x23, 0x03, 0xd5] },
+];
 /// The registers of the psABI's linkage code, and of calls.
 const X16: u32 = 16;
 const X30: u32 = 30;
@@ -105,7 +108,7 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     Some(Insn { len: 4, flow, target: refers(kind, insn, at).filter(|_| branches) })
 }
 
-/// How an entry is patched: behind its BTI, if it has one.
+/// How an entry is patched: behind its landing pad, if it has one.
 pub fn entries(code: &Code) -> Vec<Entry> {
     let refused = |class, why| vec![code.refused(B.branch, class, why)];
     if code.name.starts_with(ATOMICS) {
@@ -114,8 +117,9 @@ pub fn entries(code: &Code) -> Vec<Entry> {
     let Some(first) = code.bytes.first_chunk().map(|insn| u32::from_le_bytes(*insn)) else {
         return refused(Class::TrapOnly, "shorter than a branch");
     };
-    if code.guarded && PACISP.contains(&first) {
-        return refused(Class::TrapOnly, "begins with PACIASP, which is its landing pad");
+    let signs = |signing: &&Signing| code.guarded && code.bytes.starts_with(signing.sign);
+    if let Some(signing) = SIGNINGS.iter().find(signs) {
+        return vec![code.signed(*signing, B, &decode)];
     }
     // BTI with any operand.
     let at = if first & !0xc0 == 0xd503_241f { 4 } else { 0 };

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use codegen::arch::entry::Signing;
 use codegen::arch::patch::{Branch, Patch};
 use session::maps::{self, Mapping};
 
@@ -77,6 +78,8 @@ struct Attached {
     original: Code,
     room: At,
     branch: Branch,
+    /// The branch follows the instruction that signs the return address.
+    signed: Option<Signing>,
     /// The address at which the function goes on if its entry is overwritten.
     resume: u64,
     /// The address for callers of the original function.
@@ -89,6 +92,14 @@ struct Attached {
     users: Vec<User>,
     /// Users have changed since the entry was written.
     changed: bool,
+}
+
+/// How an entry is patched, where its function goes on, and what is there now.
+struct Moved {
+    branch: Branch,
+    signed: Option<Signing>,
+    resume: u64,
+    original: Code,
 }
 
 /// Whose hook it is, and what it does.
@@ -426,16 +437,15 @@ impl State {
     /// The facts about a function before anything is attached to it.
     fn begin(&mut self, function: &Function, process: &Process) -> Result<Attached> {
         let entry = &function.entry;
-        let end = entry.at + entry.bytes.len() as u64;
-        let text = self.objects.text(&function.name, &(entry.at..end))?;
-        let (branch, resume, original) = self.moved(function, process)?;
+        let text = self.objects.text(function)?;
+        let Moved { branch, signed, resume, original } = self.moved(function, process)?;
         let (room, object) = (entry.room.clone(), function.object.clone());
         // Behind the room there is no landing pad.
         let callable = match room == At::Left && objects::is_guarded(&text) {
             true => self.put(&function.name, (entry.at, branch), STUB, process.backend, &|from| {
                 Ok(process.backend.branch(branch, from, resume)?)
             })?,
-            false => resume,
+            false => resume - signed.map_or(0, |signing| signing.sign.len() as u64),
         };
         let site = Site::new(&function.name, entry.at, text, original.clone());
         Ok(Attached {
@@ -444,6 +454,7 @@ impl State {
             original,
             room,
             branch,
+            signed,
             resume,
             callable,
             inner: None,
@@ -454,7 +465,7 @@ impl State {
     }
 
     /// The branch for an entry, where the function goes on, and what is there now. Of that, instructions are moved if they have to be.
-    fn moved(&mut self, function: &Function, process: &Process) -> Result<(Branch, u64, Code)> {
+    fn moved(&mut self, function: &Function, process: &Process) -> Result<Moved> {
         let (entry, backend) = (&function.entry, process.backend);
         let bytes = |covers: usize| entry.bytes.get(..covers).unwrap_or_default().to_vec();
         let long = |branch| backend.branch(branch, entry.at, entry.at).map(|jump| jump.len());
@@ -464,7 +475,8 @@ impl State {
             At::Trap => {
                 let make = |to: u64| Ok(backend.moved(&entry.bytes, entry.at, to)?);
                 let resume = self.put(&function.name, (entry.at, Branch::SiteJump), MOVED, backend, &make)?;
-                return Ok((Branch::SiteJump, resume, Code { bytes: entry.bytes.clone(), moved: Vec::new() }));
+                let original = Code { bytes: entry.bytes.clone(), moved: Vec::new() };
+                return Ok(Moved { branch: Branch::SiteJump, signed: None, resume, original });
             }
         };
         if branches.is_empty() {
@@ -473,26 +485,25 @@ impl State {
             let bytes = bytes(jump.len());
             let one = bytes == (MACHINE.idle)(&jump);
             let inner = (MACHINE.nop..bytes.len()).step_by(MACHINE.nop).filter(|_| !one);
-            return Ok((Branch::SiteJump, resume, Code { moved: inner.map(|n| (n as u64, resume)).collect(), bytes }));
+            let original = Code { moved: inner.map(|n| (n as u64, resume)).collect(), bytes };
+            return Ok(Moved { branch: Branch::SiteJump, signed: None, resume, original });
         }
         let mut refused = Err(Error::OutOfReach { function: function.name.clone() });
         for fits in branches {
             let covered = bytes(fits.covers);
             let move_from = |state: &mut State, n: usize| {
                 let (code, from) = (covered.get(n..).unwrap_or_default(), entry.at + n as u64);
-                let make = |to: u64| Ok(backend.moved(code, from, to)?);
+                let make = |to: u64| Ok(backend.resumed(fits, code, from, to)?);
                 state.put(&function.name, (entry.at, fits.branch), MOVED, backend, &make)
             };
             // A part of an instruction is none.
             let begins = |n: &usize| backend.moved(covered.get(..*n).unwrap_or_default(), entry.at, entry.at).is_ok();
             let inner: Vec<usize> = (MACHINE.nop..fits.covers).step_by(MACHINE.nop).filter(begins).collect();
-            let all = move_from(self, 0).and_then(|resume| {
-                let inner = inner.into_iter().map(|n| Ok((n as u64, move_from(self, n)?)));
-                Ok((
-                    fits.branch,
-                    resume,
-                    Code { moved: inner.collect::<Result<_>>()?, bytes: bytes(long(fits.branch)?) },
-                ))
+            let signs = fits.signed.map_or(0, |signing| signing.sign.len() as u64);
+            let all = move_from(self, 0).and_then(|copy| {
+                let inner = inner.into_iter().map(|n| Ok((n as u64, move_from(self, n)? + signs)));
+                let original = Code { moved: inner.collect::<Result<_>>()?, bytes: bytes(long(fits.branch)?) };
+                Ok(Moved { branch: fits.branch, signed: fits.signed, resume: copy + signs, original })
             });
             match all {
                 Ok(all) => return Ok(all),
@@ -524,6 +535,7 @@ impl State {
         let copy = |to: u64| around.copy(backend, to, inner.at);
         let to = self.put(&function.name, attached.near(), around.len(), backend, &copy)?;
         let returns_to = around.describe(to)?;
+        let to = self.authenticated(attached, to, backend)?;
         let hooked = Hooked::new(&function.name, function.range.start, (inner.at, returns_to), around.layout);
         Ok((to, hooked))
     }
@@ -539,11 +551,21 @@ impl State {
     /// An address that leads to `with` and that the function's entry reaches.
     fn reach(&mut self, attached: &Attached, with: u64, backend: &dyn Patch) -> Result<u64> {
         let (at, branch) = attached.near();
+        if attached.signed.is_some() {
+            return self.authenticated(attached, with, backend);
+        }
         if backend.branch(branch, at, with).is_ok() {
             return Ok(with);
         }
         let far = |from| Ok(backend.branch(Branch::Far, from, with)?);
         self.put(&attached.site.function, attached.near(), STUB, backend, &far)
+    }
+
+    /// Where the function's entry is to lead for code that expects a return address that is not signed.
+    fn authenticated(&mut self, attached: &Attached, to: u64, backend: &dyn Patch) -> Result<u64> {
+        let Some(signing) = attached.signed else { return Ok(to) };
+        let make = |at| Ok(backend.authenticated(signing, Branch::Far, at, to)?);
+        self.put(&attached.site.function, attached.near(), STUB, backend, &make)
     }
 
     /// Put code where this branch at `near` reaches it. It is made for the place.
@@ -664,7 +686,7 @@ impl Attached {
     /// The same for a function that was loaded again, if nothing of it is another.
     fn again(self, function: &Function, objects: &mut Objects) -> Option<Attached> {
         let (entry, bytes) = (&function.entry, &self.original.bytes);
-        let text = objects.text(&function.name, &(entry.at..entry.at + entry.bytes.len() as u64)).ok()?;
+        let text = objects.text(function).ok()?;
         let same = (&self.room, &self.object, &self.site.function) == (&entry.room, &function.object, &function.name);
         let same = same && self.site.text == text && entry.bytes.starts_with(bytes);
         let site = Site::new(&function.name, entry.at, text, self.original.clone());

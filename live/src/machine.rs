@@ -27,8 +27,8 @@ pub struct Machine {
     pub call: u64,
     /// Options for trampolines that leave the stack as it is.
     pub in_place: &'static [(&'static str, &'static str)],
-    /// The flag in `smaps` of pages that indirect branches enter at landing pads alone, and the bit of their protection.
-    pub guarded: Option<(&'static str, i32)>,
+    /// The bit in the protection of pages that indirect branches enter at landing pads alone; 0 if the processor does not look.
+    pub guard: fn() -> i32,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ mod row {
         call: 5,
         // At a function's entry the frame's size is what makes its end a multiple of 16.
         in_place: &[("stack-align", "8")],
-        guarded: None,
+        guard: || 0,
     };
 
     pub fn turn(cell: u64) -> Vec<u8> {
@@ -83,7 +83,7 @@ mod row {
         pc: "pc",
         call: 4,
         in_place: &[],
-        guarded: Some(("bt", 0x10)),
+        guard: || if std::arch::is_aarch64_feature_detected!("bti") { 0x10 } else { 0 },
     };
 
     pub fn turn(cell: u64) -> Vec<u8> {
@@ -127,7 +127,7 @@ mod row {
         pc: "pc",
         call: 8,
         in_place: &[],
-        guarded: None,
+        guard: || 0,
     };
 
     pub fn turn(cell: u64) -> Vec<u8> {

@@ -1,12 +1,10 @@
 //! The objects of this process, and their functions.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codegen::arch::patch::Patch;
-use codegen::words::input;
 use session::function::{Function as Traced, Refused};
 use session::maps::{EXEC, Mapping};
 use session::object::Object;
@@ -117,14 +115,20 @@ impl Objects {
         loaded.refused(loaded.object().refused.iter().find(refused).ok_or_else(none)?, how)
     }
 
-    /// The pages with this code, and how they are protected. They are looked up again once the loader has loaded or unloaded something.
+    /// The pages with the entry of a function, and how they are protected. They are looked up again once the loader has loaded or
+    /// unloaded something.
     ///
     /// # Errors
     /// They are not there any more.
-    pub fn text(&mut self, function: &str, code: &Range<u64>) -> Result<Text> {
-        let find = |mapped: &Mapped| mapped.code.iter().find(|text| text.range.contains(&code.start)).cloned();
-        let gone = || Error::NotFound { name: format!("{function}, which is unloaded"), near: Vec::new() };
-        self.mapped(&find).ok_or_else(gone)
+    pub fn text(&mut self, function: &Function) -> Result<Text> {
+        let at = function.entry.at;
+        let find = |mapped: &Mapped| mapped.code.iter().find(|text| text.range.contains(&at)).cloned();
+        let gone = || Error::NotFound { name: format!("{}, which is unloaded", function.name), near: Vec::new() };
+        let text = self.mapped(&find).ok_or_else(gone)?;
+        // What a file promises, its loader lets the processor look for.
+        let known = self.known.get(&*function.object).and_then(Option::as_ref);
+        let guard = if known.is_some_and(|known| known.object.guarded) { (MACHINE.guard)() } else { 0 };
+        Ok(Text { protection: text.protection | guard, ..text })
     }
 
     /// What is found in the mappings. They are read again if the loader has done something since, or nothing is found.
@@ -260,13 +264,8 @@ const SHOWN: usize = 8;
 
 impl Mapped {
     fn new(loads: Option<Loads>) -> Mapped {
-        let (all, flags) = (threads::mappings(), MACHINE.guarded.map(|_| input::text(Path::new("/proc/self/smaps"))));
-        let flags = flags.and_then(|text| text.ok()).unwrap_or_default();
-        let text = |mapping: &Mapping| {
-            let guarded = MACHINE.guarded.filter(|(flag, _)| has_flag(&flags, mapping.range.start, flag));
-            let protection = i32::from(mapping.protection) | guarded.map_or(0, |(_, bit)| bit);
-            Text { range: mapping.range.clone(), protection }
-        };
+        let all = threads::mappings();
+        let text = |m: &Mapping| Text { range: m.range.clone(), protection: m.protection.into() };
         let code = all.iter().filter(|m| m.protection & EXEC != 0).map(text).collect();
         Mapped { loads, firsts: firsts(&all), code, all }
     }
@@ -274,13 +273,5 @@ impl Mapped {
 
 /// Whether indirect branches may enter these pages only at landing pads.
 pub fn is_guarded(text: &Text) -> bool {
-    MACHINE.guarded.is_some_and(|(_, bit)| text.protection & bit != 0)
-}
-
-/// Whether the text of `smaps` has this flag for the mapping at this address.
-fn has_flag(text: &str, at: u64, flag: &str) -> bool {
-    let begins = format!("{at:x}-");
-    let mut lines = text.lines().skip_while(|line| !line.starts_with(&begins));
-    let flags = lines.find_map(|line| line.strip_prefix("VmFlags:"));
-    flags.is_some_and(|flags| flags.split_whitespace().any(|word| word == flag))
+    text.protection & (MACHINE.guard)() != 0
 }

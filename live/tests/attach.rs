@@ -75,6 +75,69 @@ fn around_and_instead(compiled: Compiled) {
     assert_eq!((add(5, 7), bytes(functions.address("add"))), (12, before));
 }
 
+/// The signal that ends a child of this process in which this is called; 0 if it returns.
+fn ends_by(call: extern "C" fn()) -> i32 {
+    let mut status = 0;
+    // SAFETY: the child calls what returns or ends it.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            call();
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    }
+    libc::WTERMSIG(status)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn looks_for_landing_pads() -> bool {
+    std::arch::is_aarch64_feature_detected!("bti")
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+fn looks_for_landing_pads() -> bool {
+    false
+}
+
+/// Functions are hooked behind their landing pads, BTI or PACIASP, and the processor still looks for them.
+#[test]
+fn landing_pads_stay_and_are_looked_for() {
+    for compiled in [Compiled::WithRoom, Compiled::AsUsual] {
+        let functions = Functions::load(common::C, compiled);
+        let no_pad = functions.get("no_pad");
+        let wanted = if looks_for_landing_pads() { libc::SIGILL } else { 0 };
+        assert_eq!(ends_by(no_pad), wanted);
+        let (add, calls_add): (Add, Add) = (functions.get("add"), functions.get("calls_add"));
+        let (live, calls) = (live(), Arc::new(AtomicU64::new(0)));
+        let hooks = ["add", "calls_add"].map(|name| {
+            let f = live.function_at(functions.address(name)).unwrap();
+            assert!(matches!(f.class(), Class::Word | Class::Short), "{name}");
+            let counter = calls.clone();
+            // SAFETY: nothing is changed.
+            let hook = unsafe { live.around(&f, move |_| _ = counter.fetch_add(1, Ordering::Relaxed), |_| ()) };
+            hook.unwrap()
+        });
+        for n in 1..4 {
+            hooks.iter().for_each(|hook| drop(hook.enable().unwrap()));
+            assert_eq!((add(1, 2), calls_add(3, 4), ends_by(no_pad)), (3, 70, wanted), "{compiled:?}");
+            assert_eq!(calls.load(Ordering::Relaxed), 3 * n, "{compiled:?}");
+            hooks.iter().for_each(|hook| drop(hook.disable().unwrap()));
+            assert_eq!((calls_add(1, 2), ends_by(no_pad)), (30, wanted), "{compiled:?}");
+        }
+        extern "C" fn times(a: i64, b: i64) -> i64 {
+            a * b
+        }
+        let f = live.function_at(functions.address("calls_add")).unwrap();
+        // SAFETY: the same prototype.
+        let hook = unsafe { live.replace(&f, times as *const ()) }.unwrap();
+        hook.enable().unwrap();
+        // SAFETY: the function without its hook.
+        let original: Add = unsafe { std::mem::transmute(hook.original()) };
+        assert_eq!((calls_add(3, 5), original(3, 5), ends_by(no_pad)), (15, 80, wanted), "{compiled:?}");
+    }
+}
+
 #[test]
 fn arguments_on_the_stack_and_numbers_are_kept() {
     for compiled in [Compiled::WithRoom, Compiled::AsUsual] {

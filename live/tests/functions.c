@@ -10,6 +10,12 @@ __attribute__((noinline)) long add(long a, long b)
 	return a + b;
 }
 
+/* Keeps its return address while another function runs. */
+__attribute__((noinline)) long calls_add(long a, long b)
+{
+	return 10 * add(a, b);
+}
+
 /* Arguments on the stack. */
 __attribute__((noinline)) long many(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j)
 {
@@ -40,19 +46,19 @@ __attribute__((noinline)) long same(long a)
 	return result;
 }
 
-/* Too short for a branch, with another function right behind it, or begins with what must stay where it is. */
+/* Too short for a branch, with another function right behind it, or begins with what must stay where it is, before what is branched to. */
 #if defined(__x86_64__)
 #define TINY "mov %rdi, %rax; ret"
 #define TURNS "1: dec %rdi; jnz 1b; ret"
 #elif defined(__aarch64__)
-#define TINY "hint #25; hint #29; ret" /* paciasp, autiasp */
+#define TINY "hint #25; 1: hint #29; ret; b 1b" /* paciasp, autiasp */
 #define TURNS "1: subs x0, x0, #1; b.ne 1b; ret"
 #else
 #define TINY ".option arch, +c; ret"
 #define TURNS "1: addi a0, a0, -1; bnez a0, 1b; ret"
 #endif
 #define FUNCTION(name, code) ".globl " #name "; .type " #name ", %function; " #name ": " code "; .size " #name ", . - " #name ";"
-__asm__(".pushsection .text; .balign 16;" FUNCTION(tiny, TINY) FUNCTION(turns, TURNS) ".popsection");
+__asm__(".pushsection .text; .balign 16;" FUNCTION(tiny, TINY) FUNCTION(turns, TURNS) FUNCTION(no_pad, "ret") ".popsection");
 
 /* So is the name of a function in twin.c. */
 __attribute__((noinline, used)) static long twin(long a)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // System calls without the C library, and the processor's clock: nothing here may set errno, or pass a function that somebody has interposed.
+// And the bit for PROT_* of pages that indirect branches enter at landing pads alone, where the processor looks and the system knows of it.
 #include <sys/syscall.h>
 
 #if defined(__x86_64__)
@@ -10,7 +11,10 @@ static inline long call6(long n, long a, long b, long c, long d, long e, long f)
     return n;
 }
 static inline unsigned long ticks(void) { return __builtin_ia32_rdtsc(); }
+static inline unsigned long guard(void) { return 0; }
 #elif defined(__aarch64__)
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #define ARCH "arm64"
 static inline long call6(long n, long a, long b, long c, long d, long e, long f) {
     register long x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
@@ -23,6 +27,7 @@ static inline unsigned long ticks(void) {
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(now));
     return now;
 }
+static inline unsigned long guard(void) { return getauxval(AT_HWCAP2) & HWCAP2_BTI ? PROT_BTI : 0; }
 #elif defined(__riscv) && __riscv_xlen == 64
 #define ARCH "riscv64"
 static inline long call6(long n, long a, long b, long c, long d, long e, long f) {
@@ -36,6 +41,7 @@ static inline unsigned long ticks(void) {
     __asm__ volatile("rdtime %0" : "=r"(now));
     return now;
 }
+static inline unsigned long guard(void) { return 0; }
 #else
 #error "no such architecture: valid are x86_64, arm64 and riscv64"
 #endif

@@ -449,7 +449,8 @@ static struct obeyed obey(const struct order *order, uint32_t count, int file) {
             else if (regions == REGIONS) result = -ENOMEM_;
             else trampolines[regions].address = result, trampolines[regions++].bytes = order->len, result = 0;
         } else if (order->kind == PROTECT && memory < 0) {
-            result = CALL(mprotect, at, order->len, order->offset, 0, 0, 0);
+            uint64_t protection = order->offset & GUARDED ? order->offset - GUARDED + guard() : order->offset;
+            result = CALL(mprotect, at, order->len, protection, 0, 0, 0);
             if (result) memory = CALL(openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0, 0, 0);
             if (memory >= 0) result = 0;
         } else if (order->kind == WRITE && memcmp(at, order->before, order->len)) {

@@ -27,11 +27,12 @@ struct answer {
 };
 
 enum { MAP = 1, PROTECT = 2, WRITE = 3 };
+#define GUARDED (1ull << 32) // pages that indirect branches enter at landing pads alone, where the processor looks
 
 struct order {
     uint32_t kind, len;
     uint64_t address;
-    uint64_t offset; // MAP: in the file; PROTECT: PROT_*
+    uint64_t offset; // MAP: in the file; PROTECT: PROT_*, and GUARDED
     uint8_t before[8], after[8];
 };
 

@@ -9,7 +9,7 @@ use codegen::words::error::{Error, Result};
 use crate::forms::{Form, Forms, How};
 use crate::function::Function;
 use crate::maps::{self, Mapping};
-use crate::protocol::Order;
+use crate::protocol::{GUARDED, Order};
 
 /// Memory is mapped in pieces of so many bytes, which are whole pages under every configuration of Linux.
 const PAGE: u64 = 1 << 16;
@@ -23,6 +23,8 @@ pub struct Loaded<'a> {
     pub base: u64,
     /// Where it lies.
     pub range: Range<u64>,
+    /// Indirect branches enter it at landing pads alone, where the processor looks.
+    pub guarded: bool,
     /// The functions to record.
     pub functions: Vec<Chosen<'a>>,
 }
@@ -70,6 +72,9 @@ struct Region {
 /// The most that the instructions take which a branch overwrites, at another place, in bytes.
 const MOVED: u64 = 160;
 
+/// Bytes of the code that authenticates a return address, and goes on to a trampoline.
+const AUTHENTICATED: u64 = 8;
+
 impl Orders {
     /// None yet, for a process that maps so many bytes for records.
     pub fn new(records: u64) -> Orders {
@@ -103,12 +108,12 @@ impl Orders {
         let recorded = region.writes.len();
         maps.push(Mapping { range: at..at + most, protection: maps::EXEC, offset: 0, path: String::new() });
         self.regions.push((at, region.code));
-        self.write(region.writes, maps);
+        self.write(region.writes, maps, loaded.guarded);
         Ok(recorded)
     }
 
-    /// Write code where these maps have it. Its pages have their protection again afterwards.
-    pub fn write(&mut self, writes: Vec<Order>, maps: &[Mapping]) {
+    /// Write code of one object, which is `guarded` or not, where these maps have it. Its pages have their protection again afterwards.
+    pub fn write(&mut self, writes: Vec<Order>, maps: &[Mapping], guarded: bool) {
         let written = writes.iter().filter_map(|order| match order {
             Order::Write { address, .. } => Some(*address),
             _ => None,
@@ -121,6 +126,7 @@ impl Orders {
         let protect = |write: bool| {
             code.iter().flat_map(move |m| {
                 let protection = u64::from(m.protection | if write { 2 } else { 0 });
+                let protection = protection | if guarded { GUARDED } else { 0 };
                 // Lengths of an order have 32 bits.
                 let pieces = (m.range.start..m.range.end).step_by(1 << 30);
                 pieces.map(move |address| {
@@ -161,7 +167,8 @@ impl Region {
             let moved = if chosen.function.entries.is_empty() { 0 } else { MOVED };
             let entry = Form { how: How::Entry, args: 0, result: false };
             let calls = if chosen.last { forms.place(entry, at + moved).1 } else { at + moved };
-            forms.place(chosen.form, calls).1
+            let signed = chosen.function.entries.iter().any(|entry| entry.signed.is_some());
+            forms.place(chosen.form, calls).1 + if signed { AUTHENTICATED } else { 0 }
         })
     }
 
@@ -198,6 +205,7 @@ impl Region {
                 let before = region.code.len();
                 let jump = region.moved(function, entry, (at, site), backend).and_then(|goes_on| {
                     let to = copy(goes_on, &mut region.code)?;
+                    let to = region.authenticated(entry, (at, to), backend)?;
                     backend.branch(entry.branch, site, to)
                 });
                 match jump {
@@ -212,6 +220,15 @@ impl Region {
         Ok(region)
     }
 
+    /// Where the branch of an entry goes to for the trampoline at `to`. If the return address is signed there, that is code that is
+    /// appended to the code at `base`.
+    fn authenticated(&mut self, entry: &Entry, (base, to): (u64, u64), backend: &dyn Patch) -> Result<u64> {
+        let Some(signing) = entry.signed else { return Ok(to) };
+        let at = base + self.code.len() as u64;
+        self.code.extend(backend.authenticated(signing, entry.branch, at, to)?);
+        Ok(at)
+    }
+
     /// Append the instructions that a branch overwrites to the code at `base`, and say where they are.
     fn moved(
         &mut self,
@@ -223,7 +240,7 @@ impl Region {
         const ALIGN: usize = 16;
         self.code.resize(self.code.len().next_multiple_of(ALIGN), 0);
         let at = base + self.code.len() as u64;
-        let code = backend.moved(function.bytes.get(..entry.covers).unwrap_or_default(), site, at)?;
+        let code = backend.resumed(entry, function.bytes.get(..entry.covers).unwrap_or_default(), site, at)?;
         if code.len() > MOVED as usize - ALIGN {
             return Err(Error::new(format!("{}: its first instructions take too much room", function.name)));
         }

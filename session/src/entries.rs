@@ -83,12 +83,17 @@ struct Symbols<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Functions that can be patched at their entries, and those that cannot: `wanted` ones, by their addresses.
-    pub fn functions(&self, wanted: &dyn Fn(u64) -> bool, backend: &dyn Patch) -> (Vec<Function>, Vec<Refused>) {
+    /// Functions that can be patched at their entries, and those that cannot: `wanted` ones, by their addresses. Those of a `guarded`
+    /// file keep their landing pads.
+    pub fn functions(
+        &self,
+        wanted: &dyn Fn(u64) -> bool,
+        guarded: bool,
+        backend: &dyn Patch,
+    ) -> (Vec<Function>, Vec<Refused>) {
         let sections = self.code();
         let symbols = self.symbols();
         let leads = symbols.leads(&sections, backend);
-        let guarded = self.guarded(backend);
         let begins = self.header.e_entry.get(self.endian);
         let (mut functions, mut refused) = (Vec::new(), Vec::new());
         let mut covered = 0;
@@ -228,7 +233,7 @@ impl<'a> File<'a> {
     }
 
     /// Does the file say that what is branched to has a landing pad?
-    fn guarded(&self, backend: &dyn Patch) -> bool {
+    pub fn guarded(&self, backend: &dyn Patch) -> bool {
         let Some(marks) = &backend.facts().marks else { return false };
         let notes = self.sections.iter().filter_map(|s| s.notes(self.endian, self.bytes).ok()?);
         let says = |note: &object::read::elf::Note<Header>| {

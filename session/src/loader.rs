@@ -8,14 +8,16 @@ use codegen::words::input;
 
 use crate::attach::written;
 use crate::maps::Mapping;
+use crate::object::Object;
 use crate::protocol::{Hello, Order};
 
 /// The order by which the loader comes to [`Hello::loaded`] when it has loaded something. It calls a function that does nothing then, for
-/// debuggers (`r_brk` of `<link.h>`), before constructors of what it has loaded run.
+/// debuggers (`r_brk` of `<link.h>`), before constructors of what it has loaded run. And whether indirect branches enter that file at
+/// landing pads alone.
 ///
 /// # Errors
 /// That function has no room for a jump, or its file cannot be read.
-pub fn tells(hello: &Hello, maps: &[Mapping], backend: &dyn Patch) -> Result<Order> {
+pub fn tells(hello: &Hello, maps: &[Mapping], backend: &dyn Patch) -> Result<(Order, bool)> {
     let why = |what: &str| Error::new(format!("what is loaded by dlopen is not recorded: {what}"));
     let mapping = maps.iter().find(|m| m.range.contains(&hello.brk)).ok_or_else(|| why("the loader was not found"))?;
     let file = input::bytes(Path::new(&mapping.path)).map_err(|e| why(&format!("{}: {e}", mapping.path)))?;
@@ -26,5 +28,7 @@ pub fn tells(hello: &Hello, maps: &[Mapping], backend: &dyn Patch) -> Result<Ord
     let address = hello.brk + form.before;
     let jump = backend.branch(Branch::SiteJump, address, hello.loaded).map_err(|e| why(&e.to_string()))?;
     let old = code.get(form.before as usize..).unwrap_or_default();
-    written(address, old, &jump).ok_or_else(|| why("the loader's function for debuggers is too short"))
+    let order = written(address, old, &jump);
+    let order = order.ok_or_else(|| why("the loader's function for debuggers is too short"))?;
+    Ok((order, Object::is_guarded(&file, backend)))
 }

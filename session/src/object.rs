@@ -34,6 +34,8 @@ pub struct Object {
     pub refused: Vec<Refused>,
     /// Why no return address of a process that loads it may be on a shadow stack, if there is a reason: what the object has or does.
     pub entries_alone: Option<&'static str>,
+    /// It promises that indirect branches find landing pads: the loader lets the processor look.
+    pub guarded: bool,
 }
 
 /// Exceptions may pass its functions by an unwinder that does not ask us for the frames of trampolines.
@@ -165,6 +167,17 @@ impl Object {
         Ok(Parts::of(&path.display().to_string(), &contents(path)?, backend)?.entries_alone)
     }
 
+    /// The [`Object::guarded`] of a file with these bytes; false if it is damaged.
+    pub fn is_guarded(bytes: &[u8], backend: &dyn Patch) -> bool {
+        let parsed = Header::parse(bytes).and_then(|header| {
+            let endian = header.endian()?;
+            Ok((header, endian, header.sections(endian, bytes)?))
+        });
+        parsed.is_ok_and(|(header, endian, sections)| {
+            entries::File { header, sections: &sections, bytes, endian }.guarded(backend)
+        })
+    }
+
     fn parse(path: &Path, bytes: &[u8], any: bool, backend: &dyn Patch) -> Result<Object> {
         let name = path.display().to_string();
         let Parts { header, endian, sections, symbols, lowest, build_id, names, entries_alone } =
@@ -179,6 +192,8 @@ impl Object {
         let input = Input { name: &name, bytes };
         // A file without a list of sites is an error of those who ask for the list alone.
         let sites = link::sites::sites(backend, &input).unwrap_or_default();
+        let file = entries::File { header, sections: &sections, bytes, endian };
+        let guarded = file.guarded(backend);
         let mut object = Object {
             path: path.to_owned(),
             build_id,
@@ -186,8 +201,8 @@ impl Object {
             functions: Vec::new(),
             refused: Vec::new(),
             entries_alone,
+            guarded,
         };
-        let file = entries::File { header, sections: &sections, bytes, endian };
         if names.profiles {
             object.functions = file.profiled(backend);
         }
@@ -206,7 +221,7 @@ impl Object {
         if any || !later.is_empty() {
             let known: BTreeSet<u64> = object.functions.iter().map(|f| f.address).collect();
             let wanted = |address| !known.contains(&address) && (any || later.contains(&address));
-            let (functions, refused) = file.functions(&wanted, backend);
+            let (functions, refused) = file.functions(&wanted, guarded, backend);
             object.functions.extend(functions);
             object.refused.extend(refused);
         }

@@ -189,7 +189,7 @@ impl Objects {
                 .collect();
             let last = functions.iter().any(|chosen| chosen.last);
             let lines = maps.iter().filter(|m| Path::new(&m.path) == path).cloned().collect();
-            let loaded = Loaded { base, range, functions };
+            let loaded = Loaded { base, range, guarded: numbered.object.guarded, functions };
             let recorded = all.orders.add(&loaded, &forms, routines, &mut maps, backend).unwrap_or_else(|why| {
                 all.complaints.push(Error::new(format!("{} is not recorded: {why}", path.display())));
                 0

@@ -93,6 +93,9 @@ impl Hello {
     }
 }
 
+/// Of pages that indirect branches enter at landing pads alone, where the processor looks. The process knows whether it does.
+pub const GUARDED: u64 = 1 << 32;
+
 /// An order to the process, in the order of its list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
@@ -111,7 +114,7 @@ pub enum Order {
         address: u64,
         /// The size in bytes.
         len: u32,
-        /// `PROT_*` of `<sys/mman.h>`.
+        /// `PROT_*` of `<sys/mman.h>`, and [`GUARDED`].
         protection: u64,
     },
     /// Write to code, if the bytes there are these.

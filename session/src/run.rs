@@ -274,7 +274,7 @@ impl Session<'_> {
         if hello.kind == Kind::Attach && choice.later() {
             let maps = maps::parse(text);
             match loader::tells(hello, &maps, *backend) {
-                Ok(order) => orders.write(vec![order], &maps),
+                Ok((order, guarded)) => orders.write(vec![order], &maps, guarded),
                 Err(error) => self.complain(error),
             }
         }

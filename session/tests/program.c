@@ -104,6 +104,13 @@ NOT_TRACED __attribute__((noinline, noclone)) static long crowded(const volatile
     return first MANY(ADD);
 }
 
+// No indirect call may come here where the processor looks for landing pads.
+void no_pad(void);
+__asm__(".pushsection .text\nno_pad: ret\n.popsection");
+static void (*volatile wrong)(void) = no_pad;
+// Others come to functions whatever they begin with.
+static long (*volatile tails)(long) = tail, (*volatile recurses)(long) = recurse;
+
 NOT_TRACED static void check(int fine, const char *what) {
     if (fine) return;
     fprintf(stderr, "wrong: %s\n", what);
@@ -183,6 +190,7 @@ NOT_TRACED int main(int argc, char **argv) {
     check(ninth(1, 2, 3, 4, 5, 6, 7, 8, 9, 2.5, 4) == 36 + 900 + 2 + 4000, "ninth");
     check(variadic(9, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.5) == 45.5, "variadic");
     check(tail(4) == 5, "tail");
+    check(tails(4) == 5 && recurses(4) == 5, "calls by pointers");
     long many[23], wanted = 8;
     for (int i = 0; i < 23; i++) many[i] = 7 + 1000 * i, wanted += many[i] * (2 * i + 1);
     check(crowded(many) == wanted, "crowded");
@@ -212,6 +220,7 @@ NOT_TRACED int main(int argc, char **argv) {
         ends(child, "a system call");
     }
     if (argc > 3 && !strcmp(argv[3], "many")) many_threads();
+    if (argc > 3 && !strcmp(argv[3], "wrong")) wrong();
     FILE *out = fopen(argv[1], "w");
     for (int i = 0; i < COUNT; i++) fprintf(out, "%s %ld %ld\n", names[i], counts[i].entered, counts[i].returned);
     fclose(out);

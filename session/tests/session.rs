@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use session::agent::Agent;
 use session::forms::{How, What};
 use session::maps::Mapping;
+use session::object::Object;
 use session::objects::{Choice, Numbered};
 use session::pool::{Mode, Owner, Pool};
 use session::program::{Program, code};
@@ -382,6 +383,43 @@ fn functions_without_sites_are_recorded() {
             assert_eq!(counts.of, bench.counted(), "{} {options:?}", arch.name);
         }
     }
+}
+
+/// A program of arm64 in which the processor looks for landing pads, of which half are PACIASP.
+fn hardened(source: &str, how: &[&str]) -> Bench {
+    let start = format!("{}/tests/start.S", env!("CARGO_MANIFEST_DIR"));
+    let pads = [&start, "-nostartfiles", "-Wl,-z,force-bti", "-mno-outline-atomics", "-O2"];
+    let bench = Bench::of(&ARCHS[1], source, &[&pads, how].concat());
+    let bytes = fs::read(bench.path("program")).unwrap();
+    assert!(Object::is_guarded(&bytes, arch::backend("arm64").unwrap()));
+    bench
+}
+
+/// With keys A and B, with returns that authenticate, with signatures in all functions, and with sites. The processor goes on to look.
+#[test]
+fn hardened_programs_are_recorded_and_stay_so() {
+    let kinds: [&[&str]; 4] = [
+        &["-mbranch-protection=standard"],
+        &["-mbranch-protection=standard", "-march=armv8.3-a"],
+        &["-mbranch-protection=pac-ret+leaf+b-key+bti"],
+        &["-mbranch-protection=standard", ARCHS[1].site],
+    ];
+    for how in kinds {
+        let bench = hardened("program.c", how);
+        let (outcome, counts) = bench.run(Mode::Block, 64, "3");
+        assert_eq!((exit(&outcome), outcome.lost), (Ok(3), (0, 0)), "{how:?}");
+        assert_eq!(counts.of, bench.counted(), "{how:?}");
+        // An indirect call to where is no landing pad: SIGILL.
+        assert_eq!(exit(&bench.run(Mode::Block, 64, "wrong").0), Err(4), "{how:?}");
+    }
+    for how in [kinds[0], kinds[2]] {
+        let bench = hardened("throws.cc", how);
+        let (outcome, counts) = bench.run(Mode::Block, 64, "3");
+        assert_eq!((exit(&outcome), outcome.lost, outcome.how), (Ok(3), (0, 0), Some(How::Shadow)), "{how:?}");
+        assert_eq!(counts.of, bench.counted(), "{how:?}");
+    }
+    let bench = Bench::of(&ARCHS[1], "program.c", &["-O2"]);
+    assert_eq!(exit(&bench.run(Mode::Block, 64, "wrong").0), Ok(0), "without landing pads, nobody looks");
 }
 
 /// With fewer buffers than threads, the program waits and nothing is lost. If it may not wait, what is lost is counted.

@@ -103,6 +103,15 @@ pub struct Code<'a> {
     pub guarded: bool,
 }
 
+/// Instructions with which functions sign their return address, and what undoes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signing {
+    /// The instruction that signs the return address.
+    pub sign: &'static [u8],
+    /// The instruction that authenticates it.
+    pub authenticate: &'static [u8],
+}
+
 /// How an entry is patched by one kind of branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -116,6 +125,8 @@ pub struct Entry {
     pub at: usize,
     /// The size in bytes of the instructions that the branch overwrites, at least in part.
     pub covers: usize,
+    /// The branch follows the instruction that signs the return address.
+    pub signed: Option<Signing>,
 }
 
 /// A branch for an entry.
@@ -150,16 +161,27 @@ pub fn leads(code: &[u8], at: u64, unit: usize, decode: Decode) -> Vec<Lead> {
 impl Code<'_> {
     /// The result for an entry at which no branch can be written.
     pub fn refused(&self, branch: Branch, class: Class, why: &'static str) -> Entry {
-        Entry { class, why, branch, at: 0, covers: 0 }
+        Entry { class, why, branch, at: 0, covers: 0, signed: None }
     }
 
     /// How the entry can be patched by a branch `at` bytes from the function's beginning.
     pub fn entry(&self, at: usize, room: Room, decode: Decode) -> Entry {
+        self.patched(at, at, room, decode)
+    }
+
+    /// How the entry can be patched behind the instruction that signs the return address, with which the function begins.
+    pub fn signed(&self, signing: Signing, room: Room, decode: Decode) -> Entry {
+        let entry = self.patched(0, signing.sign.len(), room, decode);
+        Entry { signed: Some(signing), ..entry }
+    }
+
+    /// How the entry can be patched by a branch at this offset. Other branches may lead to `begins` alone.
+    fn patched(&self, begins: usize, at: usize, room: Room, decode: Decode) -> Entry {
         let class = self.covered(at, room, decode).and_then(|(covers, class)| {
-            self.led_into(at, covers).map_or(Ok((covers, class)), |why| Err((Class::TrapOnly, why)))
+            self.led_into(begins, at + covers).map_or(Ok((covers, class)), |why| Err((Class::TrapOnly, why)))
         });
         match class {
-            Ok((covers, class)) => Entry { class, why: "", branch: room.branch, at, covers },
+            Ok((covers, class)) => Entry { class, why: "", branch: room.branch, at, covers, signed: None },
             Err((class, why)) => self.refused(room.branch, class, why),
         }
     }
@@ -194,13 +216,13 @@ impl Code<'_> {
         Ok((covers, if count == 1 && aligned { Class::Word } else { Class::Short }))
     }
 
-    /// The reason why the instructions must stay, if other branches lead into them.
-    fn led_into(&self, at: usize, covers: usize) -> Option<&'static str> {
-        let [site, end] = [at, at + covers].map(|offset| self.address.wrapping_add(offset as u64));
+    /// The reason why the instructions between these offsets must stay, if other branches lead into them.
+    fn led_into(&self, begins: usize, end: usize) -> Option<&'static str> {
+        let [begins, end] = [begins, end].map(|offset| self.address.wrapping_add(offset as u64));
         let own = self.address..self.address.saturating_add(self.size as u64);
         let first = self.leads.partition_point(|lead| lead.to < self.address);
         let near = || self.leads.iter().skip(first).take_while(|lead| lead.to < end);
-        if near().any(|lead| lead.to > site) {
+        if near().any(|lead| lead.to > begins) {
             return Some("a branch leads into it");
         }
         near().any(|lead| !lead.call && own.contains(&lead.from)).then_some("a loop begins there")
@@ -293,6 +315,22 @@ mod tests {
         assert_eq!(class(".r..", 4, &[]), (Class::TrapOnly, "code behind a jump"));
         assert_eq!(class("s...", 4, &[]), (Class::Refused, "stays"));
         assert_eq!(class("?...", 4, &[]), (Class::Refused, "unknown instruction"));
+    }
+
+    #[test]
+    fn no_branch_leads_past_what_signs() {
+        let class = |leads: &[Lead]| {
+            let code = Code { name: "f", address: 16, bytes: b"....", size: 4, leads, guarded: true };
+            let signing = Signing { sign: b"s", authenticate: b"a" };
+            let entry = code.signed(signing, Room { branch: Branch::SiteJump, bytes: 1, align: 1 }, &decode);
+            (entry.class, entry.at, entry.covers, entry.why)
+        };
+        let lead = |from, to, call| [Lead { to, from, call }];
+        assert_eq!(class(&lead(99, 16, false)), (Class::Word, 1, 1, ""));
+        assert_eq!(class(&lead(99, 18, false)), (Class::Word, 1, 1, ""));
+        assert_eq!(class(&lead(99, 17, false)), (Class::TrapOnly, 0, 0, "a branch leads into it"));
+        assert_eq!(class(&lead(99, 17, true)), (Class::TrapOnly, 0, 0, "a branch leads into it"));
+        assert_eq!(class(&lead(18, 16, false)), (Class::TrapOnly, 0, 0, "a loop begins there"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! sites use [`Patch`], and need no generator.
 
 pub use crate::arch::branch::{Branch, Half};
-use crate::arch::entry::{Code, Entry, First, Lead};
+use crate::arch::entry::{Code, Entry, First, Lead, Signing};
 use crate::arch::facts::Facts;
 use crate::words::error::{Error, Result};
 
@@ -238,6 +238,25 @@ pub trait Patch: Sync {
     /// An instruction cannot be moved, or a target is out of reach.
     fn moved(&self, _code: &[u8], _from: u64, _to: u64) -> Result<Vec<u8>> {
         Err(Error::new(format!("instructions of {} are not moved", self.facts().name)))
+    }
+
+    /// The instructions that the branch of an entry overwrites at `from`, for `to`: as [`Patch::moved`] makes them, behind the one that
+    /// signs the return address, where the entry has one.
+    ///
+    /// # Errors
+    /// As [`Patch::moved`].
+    fn resumed(&self, entry: &Entry, code: &[u8], from: u64, to: u64) -> Result<Vec<u8>> {
+        let sign = entry.signed.map_or(&[][..], |signing| signing.sign);
+        Ok([sign, &self.moved(code, from, to.wrapping_add(sign.len() as u64))?].concat())
+    }
+
+    /// Code at `at` that authenticates the return address, and goes on at `target` by this branch.
+    ///
+    /// # Errors
+    /// The target is out of reach.
+    fn authenticated(&self, signing: Signing, how: Branch, at: u64, target: u64) -> Result<Vec<u8>> {
+        let branch = self.branch(how, at.wrapping_add(signing.authenticate.len() as u64), target)?;
+        Ok([signing.authenticate, &branch].concat())
     }
 
     /// The bytes that make a patchable call slot call `target`.

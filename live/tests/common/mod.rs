@@ -39,9 +39,7 @@ fn room() -> &'static str {
 /// Indirect branches find landing pads, where a machine insists on them. Files of the compiler may have none.
 fn guarded() -> &'static [&'static str] {
     match std::env::consts::ARCH {
-        "aarch64" => {
-            &["-mbranch-protection=bti", "-mno-outline-atomics", "-nostartfiles", "-Wl,-z,force-bti,--no-warnings"]
-        }
+        "aarch64" => &["-mbranch-protection=standard", "-mno-outline-atomics", "-nostartfiles", "-Wl,-z,force-bti"],
         _ => &[],
     }
 }
