@@ -50,11 +50,7 @@ pub fn minimise(suites: &[&Suite], filter: &Filter, report: &mut Report) -> Resu
 type Run<'r> = &'r dyn Fn(&Suite, &Filter) -> Result<Report>;
 
 fn minimise_by(run: Run, suites: &[&Suite], filter: &Filter, report: &mut Report) -> Result<()> {
-    let wanted = |f: &&Function| filter.function.as_ref().is_none_or(|name| *name == f.name);
-    let mut functions: Vec<&Function> = emu_tests::functions(suites.iter().copied())?.iter().filter(wanted).collect();
-    functions.sort_by_key(|f| f.args);
-    let functions = functions.into_iter().map(|f| f.name.clone()).collect();
-    let mut search = Search { run, suites, filter, functions, runs: BTreeMap::new() };
+    let mut search = Search { run, suites, filter, runs: BTreeMap::new() };
     for row in &mut report.results {
         let own = SuiteName::of_row(row);
         let Some(suite) = suites.iter().position(|s| SuiteName::of(s) == own) else { continue };
@@ -83,8 +79,6 @@ struct Search<'s> {
     run: Run<'s>,
     suites: &'s [&'s Suite],
     filter: &'s Filter,
-    /// Simplest first.
-    functions: Vec<String>,
     /// What came of what was run.
     runs: BTreeMap<Cases, Vec<(Way, Failure)>>,
 }
@@ -101,8 +95,10 @@ impl Search<'_> {
         let found = self.first(simpler.into_iter().map(|i| (i, None, None)), way)?;
         let suite = found.map_or(own, |((suite, ..), _)| suite);
 
-        let functions = self.functions.clone();
-        let found = self.first(functions.into_iter().map(|f| (suite, Some(f), None)), way)?;
+        let wanted = |f: &&Function| self.filter.function.as_ref().is_none_or(|name| *name == f.name);
+        let mut functions: Vec<&Function> = emu_tests::functions([suites[suite]])?.iter().filter(wanted).collect();
+        functions.sort_by_key(|f| f.args);
+        let found = self.first(functions.into_iter().map(|f| (suite, Some(f.name.clone()), None)), way)?;
         let Some(((_, function, _), _)) = found else { return Ok(None) };
         let mut situations = emu_tests::situations(std::slice::from_ref(suites[suite]));
         situations.retain(|situation| self.filter.situation.is_none_or(|wanted| wanted == *situation));

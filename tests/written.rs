@@ -335,7 +335,6 @@ fn each_rule_of_the_calls_around_programs_is_judged() {
     }
 }
 
-/// What the kernel did before it had detached programs: behind the call of the function it writes a jump, over all programs.
 #[test]
 fn what_the_functions_around_programs_are_given_may_be_a_number_that_is_no_kernels_address() {
     let kernels = ["0xffff888012340000", "0xffff000012340000", "0xffffffd812340000"];
@@ -346,6 +345,7 @@ fn what_the_functions_around_programs_are_given_may_be_a_number_that_is_no_kerne
     }
 }
 
+/// What the kernel did before it had detached programs: behind the call of the function it writes a jump, over all programs.
 #[test]
 fn one_that_is_retired_while_its_function_runs_calls_no_program_more() {
     let (arch, tools) = arches()[0];

@@ -373,12 +373,12 @@ pub(crate) fn name(reg: Reg) -> &'static str {
     if reg == XZR { "xzr" } else { TABLE.get(reg.0 as usize).map_or("?", |r| r.name) }
 }
 
-/// Register 31 is sp where an address is computed.
 /// 16 bits: a number that a person counts in, or a part of a larger one.
 fn half(imm: u16) -> String {
     if imm < 0x1000 { imm.to_string() } else { format!("{imm:#x}") }
 }
 
+/// Register 31 is sp where an address is computed.
 fn name_or_sp(reg: Reg) -> &'static str {
     if reg == SP { "sp" } else { name(reg) }
 }

@@ -336,9 +336,8 @@ impl<'a> File<'a> {
         (list, kind, sled): (&'static str, &'static str, bool),
         (section, entry): Place,
     ) -> (Place, ListedSite<'a>) {
-        // A function of 8 bytes has its own NOPs in front of the next one.
-        let begins = |at| self.starts((section, at));
-        let has_op = !sled && begins(entry.wrapping_add(8)) && !begins(entry);
+        // A function that ends 8 bytes behind its site has its own NOPs in front of the next one.
+        let has_op = !sled && self.starts((section, entry.wrapping_add(8))) && !self.covers((section, entry));
         let word = |at| Some(u32::from_le_bytes(self.bytes((section, at), 4)?.try_into().ok()?));
         let address = match (section, entry) {
             (0, 0) => 0,
@@ -434,6 +433,13 @@ impl<'a> File<'a> {
     fn starts(&self, place: Place) -> bool {
         let last = self.begun(place).checked_sub(1).and_then(|n| self.functions.get(n));
         last.is_some_and(|f| f.start == place)
+    }
+
+    /// True if a function starts at `place`, or has it in it.
+    fn covers(&self, place: Place) -> bool {
+        let last = self.begun(place).checked_sub(1).and_then(|n| self.functions.get(n));
+        let covers = |f: &Function| f.start == place || place.1.wrapping_sub(f.start.1) < f.size;
+        last.is_some_and(|f| f.start.0 == place.0 && covers(f))
     }
 
     /// The number of functions that start at `place` or before.

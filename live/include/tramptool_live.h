@@ -29,8 +29,8 @@ const char *tl_last_error(void);
 struct tl_function *tl_function(const char *name);
 struct tl_function *tl_function_at(const void *address);
 
-/* The same function with its prototype in C, which has no arguments on the stack. Handlers are then put around it with a frame on the stack,
-   and nothing that belongs to the thread: contexts that change stacks work. */
+/* Another handle, of the same function with its prototype in C, which has no arguments on the stack: for functions in which threads switch
+   stacks, since return addresses stay on the stack then. If the prototype is wrong, tl_around fails. */
 struct tl_function *tl_with_prototype(const struct tl_function *function, const char *prototype);
 
 /* Call handlers around a function, either of which may be NULL; let another one be called instead. Not before it is enabled. A function

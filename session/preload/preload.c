@@ -27,7 +27,7 @@
 #include "protocol.h"
 #include "unwind.h"
 
-enum { SHADOW = 1 << 23, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
+enum { SHADOW = 1 << 23, PRUNED_FROM = 1 << 19, MADV_NOHUGEPAGE_ = 15, SHADOW_ROOM = SHADOW - sizeof(struct frame), ENTRY = 16, REGIONS = 512, RING = 8, BATCH = 8, TRIES = 40, ESRCH_ = -3, ETIMEDOUT_ = -110, ENOMEM_ = 12, EACCES_ = 13, EEXIST_ = 17, COMMAND = 4096 };
 
 // What trampolines know of a thread (docs/trampolines.md, "Records"), and what is ours alone. A new thread has what stands here:
 // its cursor says that there is no room, so its first record comes to tramptool_refill. A trampoline looks at shadow again after
@@ -160,6 +160,8 @@ static void new_shadow(void) {
     static __thread uint64_t one[4] __attribute__((tls_model("initial-exec")));
     long at = CALL(mmap, 0, SHADOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int none = at < 0 && at > -4096;
+    // Most threads use a page of it.
+    if (!none) CALL(madvise, at, SHADOW, MADV_NOHUGEPAGE_, 0, 0, 0);
     // Without memory, the outermost function alone is recorded.
     uint64_t base = none ? (uint64_t)one : (uint64_t)at, bytes = none ? sizeof one : SHADOW_ROOM, zero = 0;
     pool->untraced += none;
@@ -203,7 +205,7 @@ __attribute__((visibility("hidden"))) void tramptool_refill(void) {
     // A child that nobody has reported: by a system call of the program's own. The buffer is its parent's.
     if (!*same_process) forked();
     if (words.shadow == 0) new_shadow();
-    if (words.shadow_base && words.shadow - words.shadow_base > SHADOW / 2) prune((uint64_t)__builtin_frame_address(0));
+    if (words.shadow_base && words.shadow - words.shadow_base > PRUNED_FROM) prune((uint64_t)__builtin_frame_address(0));
     if (!(words.cursor & BUFFER)) return;
     leave_buffer(words.cursor);
     if (pool->stopped || !followed) {

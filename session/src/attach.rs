@@ -225,7 +225,11 @@ impl Region {
     fn authenticated(&mut self, entry: &Entry, (base, to): (u64, u64), backend: &dyn Patch) -> Result<u64> {
         let Some(signing) = entry.signed else { return Ok(to) };
         let at = base + self.code.len() as u64;
-        self.code.extend(backend.authenticated(signing, entry.branch, at, to)?);
+        let code = backend.authenticated(signing, entry.branch, at, to)?;
+        if code.len() as u64 > AUTHENTICATED {
+            return Err(Error::new("what authenticates a return address takes too much room"));
+        }
+        self.code.extend(code);
         Ok(at)
     }
 

@@ -29,7 +29,6 @@ enum { FUNCTIONS(INDEX) how_many };
 /* In two steps, so that a name may be a macro. */
 #define CALLED(name) COUNTED(name)
 
-
 #ifndef PLUGIN
 long *counts;
 

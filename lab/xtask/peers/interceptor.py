@@ -71,7 +71,8 @@ def main():
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        # A thread of frida was faster. What the program printed says enough.
+        # A thread of frida was faster.
+        print("peers: unseen", file=sys.stderr)
         status = 0
     for line in sorted(said):
         print("peers:", line, file=sys.stderr)

@@ -215,7 +215,7 @@ fn compile(
             "{} failed ({}) while making {}:\n{}",
             arch.compiler,
             output.status,
-            fresh.display(),
+            fresh.file_name().unwrap_or_default().to_string_lossy(),
             String::from_utf8_lossy(&output.stderr).trim_end()
         ),
         "correct the source, or the flags of this object in fixtures.toml",

@@ -72,7 +72,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "engines",
-        usage: "fetch QEMU with plugins out of Debian's packages into the same cache, for `tramptool check --engine qemu` and `--enforce`, and newer readers of recordings for the tests of `trace`",
+        usage: "fetch QEMU with plugins, Bochs, and newer readers of recordings out of Debian's packages into the same cache, for `tramptool check --engine qemu` and `--enforce`, and for the tests of `trace`",
         run: engines::run,
     },
     Verb {
@@ -117,7 +117,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "running",
-        usage: "[--profile NAME] [KERNEL ...]  boot Debian's kernels with BPF programs, tracers and probes, and judge the trampolines that they wrote",
+        usage: "[--profile NAME] [--built] [KERNEL ...]  boot Debian's kernels with BPF programs, tracers and probes, and judge the trampolines that they wrote; with --built, build those of Debian's source that Debian's archive does not give",
         run: running::run,
     },
     Verb {

@@ -25,10 +25,11 @@ const RUNS: usize = 5;
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     let wanted = |program: &&Program| args.is_empty() || args.iter().any(|arg| arg == program.name);
     let programs: Vec<&Program> = PROGRAMS.iter().filter(wanted).collect();
-    if programs.is_empty() || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    let known = |arg: &&String| PROGRAMS.iter().any(|program| program.name == **arg);
+    if !args.iter().all(|arg| known(&arg)) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         let names = PROGRAMS.map(|program| program.name).join("`, `");
         let remedy = format!("on x86-64 Linux, give one of `{names}`, or nothing");
-        return Err(Failure::new("cargo xtask peers", "nothing to run", remedy));
+        return Err(Failure::new("cargo xtask peers", "an unknown program, or another machine", remedy));
     }
     let lab = Lab::new()?;
     let mut page = lab.head()?;
@@ -64,7 +65,6 @@ fn cell(lab: &Lab, way: &Way, program: &Program, hammered: bool) -> Result<Strin
         let mut worst = Verdict::Right;
         for _ in 0..RUNS {
             worst = worst.max(way.verdict(lab, program, &alone, second, hammered)?);
-            // Nothing is worse.
             if worst.is_fatal() {
                 break;
             }

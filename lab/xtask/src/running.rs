@@ -24,7 +24,10 @@ use crate::verb::Outcome;
 
 /// Do it.
 pub fn run(args: &[String]) -> Result<Outcome, Failure> {
-    let (profile, names) = profile_in(args)?;
+    let (profile, mut names) = profile_in(args)?;
+    let before = names.len();
+    names.retain(|name| *name != "--built");
+    let may_build = names.len() < before;
     let profiles = profile.map_or_else(|| vec!["linux-6.12", "linux-7.3"], |profile| vec![profile]);
     let cache = cache()?;
     let mut good = true;
@@ -32,7 +35,15 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         let all = kernels(Some(profile))?;
         let asked = |k: &&Kernel| k.first() && (names.is_empty() || names.contains(&&k.name));
         for kernel in all.iter().filter(asked) {
-            let (what, image) = image(kernel, &cache)?;
+            let (what, image) = match image(kernel, may_build, &cache) {
+                Ok(found) => found,
+                // The archive of one architecture may be out of order when those of others are not.
+                Err(failure) => {
+                    println!("{}: Debian's kernel {} is not to be had: {failure}", kernel.name, kernel.version);
+                    good = false;
+                    continue;
+                }
+            };
             let dir = cache.join("running").join(format!("{}-{}", kernel.version, kernel.name));
             fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, e, "make room for the cache"))?;
             println!("{}: {what}", kernel.name);
@@ -47,11 +58,12 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
 
-/// What a kernel is, and its image: Debian's own, or one that is built of Debian's source where the archive has none for the architecture.
-fn image(kernel: &Kernel, cache: &Path) -> Result<(String, PathBuf), Failure> {
+/// What a kernel is, and its image: Debian's own; or, if one may be built, one of Debian's source where the archive does not give Debian's.
+fn image(kernel: &Kernel, may_build: bool, cache: &Path) -> Result<(String, PathBuf), Failure> {
     let missing = match debian(kernel, cache) {
         Ok((place, _)) => return Ok((place.what, place.image)),
-        Err(missing) => missing,
+        Err(missing) if may_build => missing,
+        Err(missing) => return Err(missing),
     };
     println!("{}: Debian's kernel {} is not to be had: {missing}", kernel.name, kernel.version);
     let name = format!("{}-running", kernel.name);

@@ -252,7 +252,7 @@ fn two<R>(recording: &Recording<R>, worded: &[Worded]) -> String {
         let mut class = json!({
             "type": "fixed-length-unsigned-integer", "length": bits, "byte-order": "little-endian", "alignment": 8,
         });
-        // Signed integers have no such property at all.
+        // `field` below makes some of them signed, and CTF 2 has no `roles` for signed integers.
         if !roles.is_empty() {
             class["roles"] = json!(roles);
         }

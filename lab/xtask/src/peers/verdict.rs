@@ -28,6 +28,8 @@ pub enum Verdict {
     Right,
     /// How many functions of how many, and why the first one.
     Refuses(usize, usize, String),
+    /// No hook was called, of those that come and go.
+    Idle,
     /// Calls that are not in the recording, those that are there and were not made, and how many were made.
     Miscounts(u64, u64, u64),
     /// The exit code, if that is wrong too.
@@ -37,7 +39,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Nothing can be worse.
+    /// A series of runs ends with it.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Verdict::Hangs | Verdict::Crashes(_))
     }
@@ -77,6 +79,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Right => write!(f, "right"),
+            Verdict::Idle => write!(f, "calls no hook"),
             Verdict::Refuses(some, all, why) => write!(f, "refuses {some} of {all} functions: {why}"),
             Verdict::Miscounts(lost, 0, made) => write!(f, "calls lost ({lost} of {made})"),
             Verdict::Miscounts(0, more, made) => write!(f, "calls invented ({more} beside {made})"),

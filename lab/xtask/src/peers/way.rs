@@ -34,6 +34,11 @@ pub enum How {
 }
 
 const ENTRIES: &str = "entries alone";
+
+/// What interceptor.py says if frida has taken the program's status: so the run says nothing.
+const UNSEEN: &str = "peers: unseen";
+const MOST_TRIES: usize = 20;
+
 const LIVE: Way =
     Way { name: "`tramptool-live`", build: &SITES, how: How::Live, second: Some(("with prototypes", &SITES)) };
 const LIVE_PLAIN: Way = Way {
@@ -71,7 +76,7 @@ pub const RECORDED: [Way; 10] = [
 pub const HAMMERED: [Way; 4] = [LIVE, LIVE_PLAIN, RETOUR, FRIDA];
 
 impl Way {
-    /// What comes of one run.
+    /// What comes of one run, of which it is known how it ended.
     pub fn verdict(
         &self,
         lab: &Lab,
@@ -80,6 +85,22 @@ impl Way {
         second: bool,
         hammered: bool,
     ) -> Result<Verdict, Failure> {
+        for _ in 0..MOST_TRIES {
+            if let Some(verdict) = self.once(lab, program, alone, second, hammered)? {
+                return Ok(verdict);
+            }
+        }
+        Err(Failure::new(self.name, "does not say how the program has ended", "try again"))
+    }
+
+    fn once(
+        &self,
+        lab: &Lab,
+        program: &Program,
+        alone: &Alone,
+        second: bool,
+        hammered: bool,
+    ) -> Result<Option<Verdict>, Failure> {
         let build = self.second.filter(|_| second).map_or(self.build, |(_, build)| build);
         let file = lab.program(build, program)?;
         let to = lab.path("recording");
@@ -92,6 +113,9 @@ impl Way {
         let names: Vec<&str> = alone.text.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
         let mut command = self.command(lab, &file, (&to, &counts), &names.join(":"), second, hammered)?;
         let (ended, text, err) = bounded(command.arg(&file), &lab.path(""))?;
+        if err.contains(UNSEEN) {
+            return Ok(None);
+        }
         // Of uftrace, which ends by itself.
         let killed =
             err.split("child terminated by signal: ").nth(1).and_then(|rest| rest.split(':').next()?.parse().ok());
@@ -100,7 +124,9 @@ impl Way {
             Ended::Code(0) if !hammered && text == alone.text => Some(self.calls(lab, &file, &to, &names)?),
             _ => None,
         };
-        Ok(Verdict::of(alone, ended, &text, calls.as_ref(), &self.refused(lab, &file, &err)?))
+        let verdict = Verdict::of(alone, ended, &text, calls.as_ref(), &self.refused(lab, &file, &err)?);
+        let idle = hammered && self.calls(lab, &file, &to, &names)?.values().all(|calls| *calls == 0);
+        Ok(Some(if idle { verdict.max(Verdict::Idle) } else { verdict }))
     }
 
     /// The command; the program's own argument follows.
@@ -221,11 +247,15 @@ fn xray(file: &Path, log: &Path, calls: &mut Calls) -> Result<(), Failure> {
         .arg(log);
     let mut convert =
         convert.stdout(Stdio::piped()).spawn().map_err(|e| Failure::new(LLVM_XRAY, e.to_string(), "install it"))?;
-    for line in convert.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+    let lines = convert.stdout.take().into_iter().flat_map(|out| BufReader::new(out).split(b'\n'));
+    for line in lines {
+        let line = line.map_err(|e| Failure::at(log, e, "read it"))?;
+        let line = String::from_utf8_lossy(&line);
         let name = line.split("function: ").nth(1).and_then(|rest| rest.split(',').next());
         if let Some(name) = name.filter(|_| line.contains("kind: function-enter,")) {
             *calls.entry(name.trim_matches('\'').to_owned()).or_default() += 1;
         }
     }
-    convert.wait().map(drop).map_err(|e| Failure::at(log, e, "read it"))
+    let status = convert.wait().map_err(|e| Failure::at(log, e, "read it"))?;
+    if status.success() { Ok(()) } else { Err(Failure::at(log, format!("{LLVM_XRAY}: {status}"), "read it")) }
 }
