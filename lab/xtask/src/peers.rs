@@ -16,7 +16,7 @@ use crate::verb::Outcome;
 use lab::Lab;
 use programs::{PROGRAMS, Program, about};
 use verdict::Verdict;
-use way::{HAMMERED, RECORDED, Way};
+use way::{HAMMERED, RECORDED, Trial, Way};
 
 /// How often each program is run in each way.
 const RUNS: usize = 5;
@@ -64,7 +64,7 @@ fn cell(lab: &Lab, way: &Way, program: &Program, hammered: bool) -> Result<Strin
     let worst = |second: bool| -> Result<Verdict, Failure> {
         let mut worst = Verdict::Right;
         for _ in 0..RUNS {
-            worst = worst.max(way.verdict(lab, program, &alone, second, hammered)?);
+            worst = worst.max(way.verdict(&Trial { lab, program, alone: &alone, second, hammered })?);
             if worst.is_fatal() {
                 break;
             }

@@ -23,6 +23,18 @@ pub struct Way {
     pub second: Option<(&'static str, &'static Build)>,
 }
 
+/// A program under a tool.
+pub struct Trial<'a> {
+    pub lab: &'a Lab,
+    pub program: &'a Program,
+    /// What the program does alone.
+    pub alone: &'a Alone,
+    /// In the tool's second way.
+    pub second: bool,
+    /// Hooks come and go meanwhile.
+    pub hammered: bool,
+}
+
 /// The tools, with options.
 pub enum How {
     Trace(&'static [&'static str]),
@@ -77,30 +89,17 @@ pub const HAMMERED: [Way; 4] = [LIVE, LIVE_PLAIN, RETOUR, FRIDA];
 
 impl Way {
     /// What comes of one run, of which it is known how it ended.
-    pub fn verdict(
-        &self,
-        lab: &Lab,
-        program: &Program,
-        alone: &Alone,
-        second: bool,
-        hammered: bool,
-    ) -> Result<Verdict, Failure> {
+    pub fn verdict(&self, trial: &Trial) -> Result<Verdict, Failure> {
         for _ in 0..MOST_TRIES {
-            if let Some(verdict) = self.once(lab, program, alone, second, hammered)? {
+            if let Some(verdict) = self.once(trial)? {
                 return Ok(verdict);
             }
         }
         Err(Failure::new(self.name, "does not say how the program has ended", "try again"))
     }
 
-    fn once(
-        &self,
-        lab: &Lab,
-        program: &Program,
-        alone: &Alone,
-        second: bool,
-        hammered: bool,
-    ) -> Result<Option<Verdict>, Failure> {
+    fn once(&self, trial: &Trial) -> Result<Option<Verdict>, Failure> {
+        let &Trial { lab, program, alone, second, hammered } = trial;
         let build = self.second.filter(|_| second).map_or(self.build, |(_, build)| build);
         let file = lab.program(build, program)?;
         let to = lab.path("recording");
