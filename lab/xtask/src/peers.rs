@@ -112,6 +112,6 @@ const HAMMERED_TEXT: &str = "
 ## Hooks that come and go
 
 A thread of the library, in frida a timer of 1 ms, switches all hooks off and on again, while the program runs for some tenths of a second:
-few races are met in that time. `right` means that the program printed the same and ended as it does alone. Calls are not compared. The
-other tools have no such functions.
+few races are met in that time. `right` means that the program printed the same and ended as it does alone, and that a hook was called. The
+number of calls is not compared. The other tools have no such functions.
 ";
