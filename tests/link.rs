@@ -29,7 +29,7 @@ fn links(backend: &dyn Backend) -> Vec<[(String, Vec<u8>); 3]> {
     let read = |name: &str| (name.to_owned(), std::fs::read(dir.join(name)).unwrap());
     let mut names: Vec<String> =
         std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|n| !n.starts_with("callbacks"));
+    names.retain(|n| !n.starts_with("callbacks") && !n.ends_with("-wide.o"));
     names.sort();
     let convention = convention(backend);
     // The callbacks have no function for that of kretprobes.
