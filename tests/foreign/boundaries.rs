@@ -361,7 +361,7 @@ fn what_cannot_be_stated_of_a_boundary_is_refused_with_its_line() {
         "'[block]'; valid: a number, block to block+4095, other-stack-65536 to other-stack, &symbol",
     );
     closure("r10 = \"block\"", "\"[block+4]\" = \"1\"", "'[block+4]'; valid: a register, or a word of the stack");
-    closure("\"[r10+8]\"", "\"&my_c\"", "'&my_c': a symbol is valid in holds only");
+    closure("\"[r10+8]\"", "\"&my_c\"", "'&my_c': a symbol is valid in holds, and in arguments of kind displaced");
     closure("[\"[rsi]\"]", "[\"rsi\"]", "'rsi'; valid: a word, as [rcx+8]");
     closure("xmm0 = \"stored1\"", "xmm99 = \"stored1\"", "unknown register 'xmm99'");
     closure("kind = \"closure\"", "kind = \"sled\"", "results is for kind closure, callback only");

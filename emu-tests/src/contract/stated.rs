@@ -293,7 +293,9 @@ impl Reader<'_> {
     pub(super) fn sum(&self, text: &str, at: usize, (kind, known): (Kind, Known), abi: &Abi) -> Result<Sum> {
         let value = Sum::parse(text, abi).map_err(|e| self.at(at, e))?;
         if !known.symbols && value.terms.iter().any(|(_, root)| matches!(root, Root::Symbol(_))) {
-            return Err(self.at(at, format!("'{text}': a symbol is valid in holds only")));
+            return Err(
+                self.at(at, format!("'{text}': a symbol is valid in holds, and in arguments of kind displaced"))
+            );
         }
         if let Some((_, root)) = value.terms.iter().find(|(_, root)| !known.has(root, kind)) {
             let root = format!("{:#}", Term::from(root.clone()).show(abi));

@@ -40,7 +40,7 @@ long family(long generations)
 		exit(code);
 	}
 	waitpid(child, &status, 0);
-	return !WIFEXITED(status) || WEXITSTATUS(status) != (generations == 2 ? 0 : 99);
+	return !WIFEXITED(status) || WEXITSTATUS(status) != generations - 1;
 }
 
 static void *caller(void *ignored)

@@ -86,9 +86,9 @@ fn cell(lab: &Lab, way: &Way, program: &Program, hammered: bool) -> Result<Strin
 const RECORDED_TEXT: &str = "
 ## Each call recorded
 
-A tool records or counts the entries and returns of all functions that a program counts. `right` means that the program printed the same
-and ended as it does alone, and that the tool has each function's calls. Each cell is the worst of 5 runs of at most 20 s each. A crash
-or a hang ends the series. If a tool is not right, it was tried again as its documentation has it for such programs. The table shows that
+A tool hooks the entries and returns of all functions that a program counts; the numbers of entries are compared. `right` means that the program printed the same
+and ended as it does alone, and that the tool has each function's entries. Each cell is the worst of 5 runs of at most 20 s each. A crash
+or a hang ends the series. If a tool is not right, it was tried again as its documentation has it for such programs; XRay and retour have no such way. The table shows that
 where the verdict differs. With *entries alone*, a tool leaves return addresses as they are; *with prototypes*, `tramptool-live` keeps them in
 a frame on the stack.
 
