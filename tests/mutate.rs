@@ -539,6 +539,34 @@ fn faults_in_other_peoples_objects_are_noticed() {
     }
 }
 
+/// A register that is loaded twice: nobody finds that one of the loads is missing. Where it is stored to a variable in between, no clause
+/// asks for that, but somebody could: the fault survives.
+#[test]
+fn only_what_nobody_can_find_is_equivalent() {
+    for &backend in tool::BACKENDS {
+        let facts = backend.facts();
+        let (arch, by_hand) = (facts.name, expected(backend).by_hand);
+        let b = Bench::new();
+        std::fs::write(b.path("t.toml"), contract(backend)).unwrap();
+        let without_a_load = |between: &str| -> Vec<String> {
+            let behind = by_hand.text.lines().skip_while(|line| !line.starts_with(&by_hand.calls));
+            let load = behind.skip(1).find(|line| line.contains(facts.abi.name(facts.abi.args[0]))).unwrap();
+            let text = my_tramp(&by_hand.with(&format!("{load}\n{between}")));
+            std::fs::write(b.path("t.S"), format!("{text}.bss\nstash: .quad 0\n")).unwrap();
+            b.tool(facts.assembler, &["t.S", "-o", "t.o"]);
+            let args = ["mutate", "--object", "t.o", "--contract", "t.toml", "--format", "json"];
+            let report = json(&String::from_utf8(b.run(&args).stdout).unwrap());
+            let loads = ["DROP_RESTORE", "RESTORE_ONE_PATH_ONLY"];
+            let of_load = |r: &&Value| loads.iter().any(|load| r["operator"] == *load) && r["outcome"] != "killed";
+            let results = report["results"].as_array().unwrap().iter().filter(of_load);
+            results.map(|r| r["outcome"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(without_a_load(""), ["equivalent", "equivalent"], "{arch}");
+        let (stores, _) = by_hand.kept.rsplit_once("; ").unwrap();
+        assert_eq!(without_a_load(stores), ["survived", "equivalent"], "{arch}");
+    }
+}
+
 /// The kernel's own objects, contract by contract: docs/findings.md has the figures, and what survives has a reason.
 #[test]
 #[ignore = "needs the kernel's objects: cargo xtask kernel-objects"]

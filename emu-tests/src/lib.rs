@@ -50,7 +50,7 @@ pub use engine::interface::{Access, Accesses, Cpu, EVERYWHERE, Ended, Engine, Ho
 pub use engine::load::engine;
 pub use engine::unicorn::{end_where_it_aborts, engine_version};
 pub use engine::unwind::described;
-pub use judge::check::{Progress, check, situations};
+pub use judge::check::{Progress, check, left, situations};
 pub use judge::cost::{Spent, spent};
 pub use judge::fixture::{CALLBACK, EXIT_HANDLER, Fixture, Function, functions};
 pub use judge::measure::{ScenarioCost, measure};

@@ -72,7 +72,8 @@ fn after_help() -> String {
     let mut text = String::from(
         "Each mutant is a trampoline with one fault. The checks of `tramptool check` run it, and do not know the fault. A \
          mutant that no clause notices survives; the report prints its diff. Mutants that do not encode, or give identical \
-         bytes, are skipped. src/mutants.toml lists the equivalent ones with reasons.\n\
+         bytes, are skipped. src/mutants.toml lists the equivalent ones with reasons; others are those after which whoever the \
+         trampoline calls or returns to finds the same registers, stack and memory in every run.\n\
          \nWith --object or --raw, the faults go into your files. Every instruction keeps its address; a missing one becomes \
          NOPs. Instructions that the checks never execute get no mutants; the report names them.\n\
          \nWith --by verify, the symbolic checker judges the listings of generated trampolines without running them. With \

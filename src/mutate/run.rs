@@ -121,6 +121,17 @@ fn failing(c: &Candidate, faulty: Suite, filter: &Filter, seed: u64) -> Result<F
     Ok(Found { clauses: failed.into_iter().map(Clause::name).collect(), places })
 }
 
+/// Does nobody to whom the trampoline goes on find with the fault what he does not find without?
+fn leaves_the_same(c: &Candidate, seed: u64) -> Result<bool> {
+    let filter = |suite: &Suite| Filter {
+        concerning: concerning(c, suite, &Filter::default()),
+        first_failure: true,
+        ..Filter::default()
+    };
+    let left = |suite: &Suite| emu_tests::left(suite, &filter(suite), seed);
+    Ok(c.mutant.operator.concerns_values() && left(&c.suite()?)? == *c.left(left)?)
+}
+
 /// Whom differences of behaviour concern, between the original and what has the fault.
 fn concerned(c: &Candidate, originals: &Originals) -> Result<Vec<&'static str>> {
     let at = |e: Error| e.at(format_args!("{} {} {}", c.arch(), c.trampoline(), c.mutant));
@@ -162,6 +173,9 @@ pub fn sample(candidates: &mut Vec<Candidate>, n: usize, seed: u64) {
     candidates.retain(|c| classes[&(c.arch(), c.mutant.operator)].contains(&rank(c)));
 }
 
+/// Why nobody can notice a mutant of values that do not matter.
+const LEFT: &str = "whoever it calls and returns to finds the same registers, stack and memory";
+
 /// Why nobody can notice a mutant of a note.
 const SAME: &str = "the object is the same: another trampoline in it breaks the promise";
 
@@ -201,6 +215,7 @@ pub fn judge(candidates: &[(usize, Candidate)], by: By, seed: u64, progress: Pro
             // The line that says so fits others too, of which it is not true.
             Some(_) if by.alone() && !found(c, seed)?.clauses.is_empty() => None,
             None if !noticed && !by.alone() && c.is_unchanged()? => Some(SAME),
+            None if !noticed && !by.alone() && gap.is_none() && leaves_the_same(c, seed)? => Some(LEFT),
             known => known,
         };
         let (outcome, reason) = match (noticed, gap, equivalent) {

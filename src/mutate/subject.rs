@@ -25,6 +25,8 @@ pub struct MutationSubject {
     pub(super) suite: Suite,
     /// Where they come from.
     origin: Origin,
+    /// What each leaves to those to whom it goes on, once it is asked for.
+    left: Vec<OnceLock<Vec<u64>>>,
     /// The arguments that choose them.
     pub(super) chosen: Chosen,
 }
@@ -66,7 +68,8 @@ impl MutationSubject {
         let chosen = Chosen { profile: convention.argument, source };
         let trampolines = suite::trampolines(&target)?;
         let alone = trampolines.iter().map(|_| Alone::new()).collect();
-        Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines, alone), chosen })
+        let left = vec![OnceLock::new(); suite.contracts.len()];
+        Ok(MutationSubject { suite, origin: Origin::Generated(Box::new(target), trampolines, alone), left, chosen })
     }
 
     /// The same, run by this engine.
@@ -116,7 +119,8 @@ impl MutationSubject {
             Code { missed, elsewhere, missed_elsewhere }
         };
         let code = report.results.iter().filter(covers).map(code).collect();
-        Ok(MutationSubject { suite, origin: Origin::Objects(code), chosen })
+        let left = vec![OnceLock::new(); suite.contracts.len()];
+        Ok(MutationSubject { suite, origin: Origin::Objects(code), left, chosen })
     }
 
     /// The architecture.
@@ -316,6 +320,16 @@ impl Candidate<'_> {
         let mut faulty = self.subject.suite.clone();
         faulty.objects[self.object].1 = self.faulty()?;
         Ok(faulty)
+    }
+
+    /// What the trampoline leaves to others without the fault, by `left`.
+    pub(super) fn left(&self, left: impl FnOnce(&Suite) -> Result<Vec<u64>>) -> Result<&[u64]> {
+        let MutationSubject { suite, left: known, .. } = self.subject;
+        let known = &known[self.which];
+        if known.get().is_none() {
+            let _ = known.set(left(suite)?);
+        }
+        Ok(known.get().map(Vec::as_slice).unwrap_or_default())
     }
 
     /// The suite with this trampoline alone, and the fault in it; none of what others wrote, and none if the trampoline without

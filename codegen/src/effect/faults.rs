@@ -116,6 +116,18 @@ operators! {
     Swap "SWAP" "two neighbours with effects on SP are in the wrong order";
 }
 
+impl Operator {
+    /// Does it change what registers and memory hold, and nothing else? Not so a branch, a promise of protection, a table, the order of
+    /// stores that others see; nor any instruction that is missing, which may have been a barrier; nor half of a value, which may
+    /// be the same in some runs.
+    pub fn concerns_values(self) -> bool {
+        use Operator::*;
+        let saves = [DropSave, DropRestore, RestoreOnePathOnly, SkipSave, SwapSave, SwapRestore, SlotOffset, ScratchIs];
+        let others = [DropArg, ArgPtrOffset, RegsSpOff, WrongConst, IpOffset, AddrForValue];
+        saves.contains(&self) || others.contains(&self)
+    }
+}
+
 /// The operand of a mutation operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {

@@ -50,6 +50,22 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Report> {
     validate(suites, filter, functions(suites)?)?;
     let engine = engines(suites)?;
+    let merged = tallies(suites, filter, seed, progress)?;
+    Ok(Report { engine, ..report(suites, &merged, filter, seed) })
+}
+
+/// What the trampolines of a suite leave to those to whom they go on, in all runs: registers, the stack and what they stored to, as
+/// numbers. Where two suites have the same, nobody but who looks into a trampoline can tell them apart.
+///
+/// # Errors
+/// As of [`check`].
+pub fn left(suite: &Suite, filter: &Filter, seed: u64) -> Result<Vec<u64>> {
+    let merged = tallies(std::slice::from_ref(suite), &Filter { left: true, ..filter.clone() }, seed, &|_, _| {})?;
+    Ok(merged.into_iter().flat_map(|tally| tally.left).collect())
+}
+
+/// Run all cases of all suites that pass the filter.
+fn tallies(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -> Result<Vec<Tally>> {
     let groups: Vec<(usize, &'static Fixture)> =
         suites.iter().enumerate().flat_map(|(i, suite)| fixtures(suite, filter).map(move |f| (i, f))).collect();
     if groups.is_empty() {
@@ -70,7 +86,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
                 merged[i].absorb(run(i, fixture)?);
             }
         }
-        return Ok(Report { engine, ..report(suites, &merged, filter, seed) });
+        return Ok(merged);
     }
     let (done, all) = (AtomicU64::new(0), groups.len() as u64);
     let parts: Vec<Result<(usize, Tally)>> = groups
@@ -86,7 +102,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
         let (i, tally) = tally?;
         merged[i].absorb(tally);
     }
-    Ok(Report { engine, ..report(suites, &merged, filter, seed) })
+    Ok(merged)
 }
 
 /// What runs these, by name and version.
@@ -152,6 +168,9 @@ fn judge(setup: Setup, filter: &Filter, moved: bool) -> Result<Tally> {
 /// Run all cases on one image, and put what fails into words.
 fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
     let mut tally = Tally::new(rig.suite);
+    if filter.left {
+        rig.note_left()?;
+    }
     rig.patch_all(SiteState::Disabled, None)?;
     let layouts = if !filter.judges(Clause::P17) || rig.away.is_some() { Vec::new() } else { layouts(&rig)? };
     let attached = |(_, contract): &(usize, &Contract)| filter.attaches(&rig.suite.contracts, contract);
@@ -172,6 +191,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
         }
         let _ = judge_cases(&mut rig, &others, &[], filter, &mut tally)?;
     }
+    tally.left.extend(rig.trace().left.take().map(|left| left.number()));
     let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);
     let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
     tally.stubs = rig.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();

@@ -28,6 +28,14 @@ impl Hooks {
         Ok(hooks)
     }
 
+    /// Look at stores to everywhere else too, for as long as the engine is there.
+    pub(crate) fn elsewhere(uc: &mut Uc) -> Result<()> {
+        for at in [0..=STACK_TOP - STACK_SIZE - 1, STACK_TOP..=u64::MAX] {
+            uc.on_accesses(Accesses::Writes, at, Box::new(trace::stored_elsewhere))?;
+        }
+        uc.translate_anew()
+    }
+
     /// Look at accesses to the stack from now on.
     pub(crate) fn watch(&mut self, uc: &mut Uc) -> Result<()> {
         if !self.0.is_empty() {

@@ -32,7 +32,7 @@ use crate::judge::hooks::Hooks;
 use crate::judge::image::{link_at, loadable, starts};
 use crate::judge::suite::{Deviation, Suite};
 use crate::judge::tally::Tally;
-use crate::judge::trace::{self, Finding, Goal, Mark, Places, Trace, Uc};
+use crate::judge::trace::{self, Finding, Goal, Left, Mark, Places, Trace, Uc};
 use crate::judge::variables::Variables;
 use crate::report::place::Place;
 use crate::run::block::{self, Before};
@@ -320,6 +320,12 @@ impl<'s> Rig<'s> {
     /// Look at accesses to the stack from now on.
     pub(crate) fn watch(&mut self) -> Result<()> {
         self.hooks.watch(&mut *self.uc)
+    }
+
+    /// Note from now on what trampolines leave to others.
+    pub(crate) fn note_left(&mut self) -> Result<()> {
+        self.trace().left = Some(Left::default());
+        Hooks::elsewhere(&mut *self.uc)
     }
 
     /// No longer look at them, in so many runs.

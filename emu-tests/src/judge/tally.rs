@@ -46,6 +46,8 @@ pub(crate) struct Tally {
     /// Functions that stand in for what the objects leave undefined.
     pub(crate) stubs: Vec<String>,
     pub(crate) scenarios: u64,
+    /// What trampolines left to others, where that is asked: a number for each image.
+    pub(crate) left: Vec<u64>,
 }
 
 impl Tally {
@@ -72,6 +74,7 @@ impl Tally {
             failed: vec![[0; Clause::ALL.len()]; n],
             failures: vec![Vec::new(); n],
             scenarios: 0,
+            left: Vec::new(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Tally {
             self.failures[i].extend_from_slice(&there.failures[i]);
             self.places[i].extend(there.places[i].iter().cloned());
         }
+        self.left.extend(there.left);
     }
 
     /// Does a clause fail?
@@ -136,6 +140,7 @@ impl Tally {
         self.deviated.iter_mut().zip(&other.deviated).for_each(|(n, m)| *n += m);
         self.renamed.iter_mut().zip(other.renamed).for_each(|(all, ids)| all.extend(ids));
         self.scenarios += other.scenarios;
+        self.left.extend(other.left);
         self.cut_off.iter_mut().zip(&other.cut_off).for_each(|(all, more)| *all |= more);
         self.stubs = other.stubs;
         self.lent.extend(other.lent);

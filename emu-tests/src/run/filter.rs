@@ -42,6 +42,8 @@ pub struct Filter {
     /// Stop at the first fixture with a case, and look from no distance. For the many images of one writer, of which some are judged
     /// wholly.
     pub one_fixture: bool,
+    /// Note what trampolines leave to others: for [`left`](crate::left).
+    pub left: bool,
 }
 
 impl Filter {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Judges images of memory as `tramptool check --raw` does, one after the other. A line of stdin is an image with its contract, a line of
-//! stdout what came out: rows as in the tool's report, or what a call costs, or why neither is known.
+//! stdout what came out: rows as in the tool's report, or what a call costs, or which single faults are noticed, or why none of that
+//! is known.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Write as _, stdin, stdout};
@@ -8,6 +9,13 @@ use std::io::{BufRead as _, Write as _, stdin, stdout};
 use codegen::words::error::{Error, Result};
 use emu_tests::{Dump, Filter, Foreign, Row, Suite};
 use serde::{Deserialize, Serialize};
+use tool::mutate::by::By;
+use tool::mutate::report::Report;
+use tool::mutate::run::judge;
+use tool::mutate::subject::MutationSubject;
+
+/// Of all random values.
+const SEED: u64 = 1;
 
 /// An image.
 #[derive(Deserialize)]
@@ -21,7 +29,7 @@ struct Asked {
 }
 
 /// What is asked of an image.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 enum Question {
     /// Does it hold, on all functions that it can be for?
     All,
@@ -29,6 +37,8 @@ enum Question {
     OfOneFixture,
     /// What does a plain call cost?
     Cost,
+    /// Which single faults are noticed?
+    Faults,
 }
 
 /// What came out.
@@ -38,6 +48,8 @@ enum Said {
     Results(Vec<Row>),
     /// Instructions, 8-byte loads and stores, bytes of stack.
     Costs([u32; 4]),
+    /// Those that were put in, those that change nothing, those that are noticed.
+    Faults([usize; 3]),
     Refused(String),
 }
 
@@ -62,11 +74,13 @@ fn answer(asked: Asked) -> Result<Said> {
     let objects = vec![("image".to_owned(), asked.code)];
     let foreign = Foreign { dump: Some(dump), ..Foreign::new("contract", &asked.contract, objects, profile) };
     let suites = emu_tests::foreign_suites(&foreign, arch::BACKENDS)?;
-    if asked.question == Question::Cost {
-        return costs(&suites);
+    let rows = |filter| Ok(Said::Results(emu_tests::check(&suites, &filter, SEED, &|_, _| {})?.results));
+    match asked.question {
+        Question::All => rows(Filter::default()),
+        Question::OfOneFixture => rows(Filter { one_fixture: true, ..Filter::default() }),
+        Question::Cost => costs(&suites),
+        Question::Faults => faults(suites),
     }
-    let filter = Filter { one_fixture: asked.question == Question::OfOneFixture, ..Filter::default() };
-    Ok(Said::Results(emu_tests::check(&suites, &filter, 1, &|_, _| {})?.results))
 }
 
 fn costs(suites: &[Suite]) -> Result<Said> {
@@ -75,4 +89,16 @@ fn costs(suites: &[Suite]) -> Result<Said> {
     let (_, ways) = emu_tests::spent(suite, name)?;
     let plain = ways.first().filter(|way| way.ended).ok_or_else(|| Error::new("no call of it ends"))?;
     Ok(Said::Costs([plain.executed, plain.loads, plain.stores, plain.stack]))
+}
+
+fn faults(suites: Vec<Suite>) -> Result<Said> {
+    let mut sum = [0; 3];
+    for suite in suites {
+        let subject = MutationSubject::objects(suite, SEED, &|_, _| {})?;
+        let all: Vec<_> = subject.mutants(|_| true)?.into_iter().enumerate().collect();
+        let judged = judge(&all, By::Emulator, SEED, &|_, _| {})?;
+        let report = Report::empty(By::Emulator, SEED, String::new(), all.len()).with(judged);
+        sum = [sum[0] + report.mutants, sum[1] + report.equivalent, sum[2] + report.killed];
+    }
+    Ok(Said::Faults(sum))
 }

@@ -127,7 +127,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "writers",
-        usage: "[VERSION ...] [WRITER ...] [--images N] [--seed S] [--fixes] [--subject TEXT]  have Linux's BPF JITs write trampolines for N (2,000) random functions and programs each, and its other writers write sites, copies of ftrace_caller, static calls and kprobes, judge them, and write results/writers.md; or take back public fixes of them, and say what is noticed",
+        usage: "[VERSION ...] [WRITER ...] [--images N] [--faults N] [--seed S] [--fixes] [--subject TEXT]  have Linux's BPF JITs write trampolines for N (2,000) random functions and programs each, and its other writers write sites, copies of ftrace_caller, static calls and kprobes, judge them, and write results/writers.md; or take back public fixes of them, and say what is noticed",
         run: writers::run,
     },
     Verb {

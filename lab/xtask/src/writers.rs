@@ -43,6 +43,8 @@ use shape::{Shapes, is_sampled, unlike};
 /// What was asked for.
 struct Asked {
     images: usize,
+    /// Images into which single faults are put.
+    faults: usize,
     seed: u64,
     names: Vec<String>,
     /// Take fixes back, in place of judging what there is: those whose subjects have this.
@@ -51,7 +53,7 @@ struct Asked {
 
 impl Asked {
     fn of(args: &[String]) -> Result<Asked, Failure> {
-        let mut asked = Asked { images: 2000, seed: 1, names: Vec::new(), fixes: None };
+        let mut asked = Asked { images: 2000, faults: 20, seed: 1, names: Vec::new(), fixes: None };
         let refused = |what: String| Failure::new("cargo xtask writers", what, "see `cargo xtask help`");
         let mut words = args.iter();
         while let Some(word) = words.next() {
@@ -61,6 +63,7 @@ impl Asked {
             };
             match word.as_str() {
                 "--images" => asked.images = number()? as usize,
+                "--faults" => asked.faults = number()? as usize,
                 "--seed" => asked.seed = number()?,
                 "--fixes" => asked.fixes = Some(asked.fixes.unwrap_or_default()),
                 "--subject" => {
@@ -95,6 +98,8 @@ struct Tally {
     cpu: u64,
     /// What calls cost that are alike for all writers, by what is attached: instructions, loads, stores, bytes of stack.
     costs: Vec<(&'static str, [u64; 4])>,
+    /// Single faults in some images that hold: those that were put in, those that change nothing, those that are noticed.
+    faults: [usize; 3],
 }
 
 /// Do it.
@@ -145,7 +150,10 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
         true => write(&root().join("results/writers.md"), text.as_bytes())?,
         false => print!("{text}"),
     }
-    let good = rows.iter().all(|(.., tally)| tally.findings.is_empty() && tally.holds + tally.known > 0);
+    let good = |tally: &Tally| {
+        tally.findings.is_empty() && tally.holds + tally.known > 0 && share_noticed(tally.faults) >= LEAST_NOTICED
+    };
+    let good = rows.iter().all(|(.., tally)| good(tally));
     let good = good && natives.iter().all(|(_, ran)| ran.wrong.is_empty());
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }
@@ -205,7 +213,7 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
     let judge = Judge::new(harness)?;
     let (mut tally, mut rng) = (Tally::default(), Rng(asked.seed));
     let (mut seen, mut placed) = (BTreeSet::new(), Placed::new(machine, &harness.version));
-    let mut shapes = (Shapes::default(), Rng(asked.seed));
+    let (mut shapes, mut sound) = ((Shapes::default(), Rng(asked.seed)), Vec::new());
     let start = spent();
     while tally.images < asked.images {
         let count = AT_ONCE.min(asked.images - tally.images);
@@ -226,12 +234,19 @@ fn judged(harness: &Harness, machine: &Machine, known: &[&Known], asked: &Asked)
         }
         tally.distinct += new.len();
         let verdicts = verdicts(&judge, &new, known, &mut shapes, &mut tally)?;
-        for ((model, ..), verdict) in new.iter().zip(verdicts) {
-            counted(&mut tally, model, verdict, (&judge, &mut placed, harness))?;
+        for (image, verdict) in new.iter().zip(verdicts) {
+            if verdict == Verdict::Holds && sound.len() < asked.faults {
+                sound.push(image.clone());
+            }
+            counted(&mut tally, &image.0, verdict, (&judge, &mut placed, harness))?;
         }
         eprintln!("{} of {} images, {} differ", tally.images, asked.images, tally.distinct);
     }
     tally.cpu = spent().zip(start).map_or(0, |(now, start)| now - start);
+    for image in &sound {
+        let more = judge.faults(image)?;
+        tally.faults.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
     for (name, model) in Model::compared(harness.can()) {
         let written = harness.write(std::slice::from_ref(&model))?.pop().unwrap_or(Err(0));
         let refused =
@@ -364,6 +379,7 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
             t.cpu
         );
     }
+    out.push_str(&faults(rows, asked.faults));
     out.push_str(&costs(rows));
     out.push_str("\nKnown is what a profile says of sites (riscv64 of 6.12, P18), and:\n\n");
     for known in &manifest.known {
@@ -377,6 +393,30 @@ fn report(manifest: &Manifest, rows: &[(String, &Machine, Tally)], asked: &Asked
         if !lines.is_empty() {
             let _ = write!(out, "\nLinux {version}, {}:\n\n- {}\n", machine.name, lines.join("\n- "));
         }
+    }
+    out
+}
+
+/// Of a hundred single faults that change something, so many are to be noticed.
+const LEAST_NOTICED: f64 = 95.0;
+
+/// Of a hundred that change something, so many are noticed: all, where none were put in.
+fn share_noticed([all, equivalent, noticed]: [usize; 3]) -> f64 {
+    match all - equivalent {
+        0 => 100.0,
+        some => noticed as f64 * 100.0 / some as f64,
+    }
+}
+
+/// Single faults in images that hold, by writer.
+fn faults(rows: &[(String, &Machine, Tally)], images: usize) -> String {
+    let mut out = format!(
+        "\nSingle faults put into the first {images} images that hold, as `tramptool mutate --raw` does, each judged in all runs:\n\n\
+         | Linux | architecture | faults | change nothing | noticed | % |\n|---|---|--:|--:|--:|--:|\n"
+    );
+    for (version, machine, tally) in rows {
+        let ([all, equivalent, noticed], share) = (tally.faults, share_noticed(tally.faults));
+        let _ = writeln!(out, "| {version} | {} | {all} | {equivalent} | {noticed} | {share:.1} |", machine.name);
     }
     out
 }

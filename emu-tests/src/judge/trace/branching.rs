@@ -25,6 +25,9 @@ impl Trace {
         if self.state.trampoline().is_none() {
             return;
         }
+        if from.trampoline().is_some() && to.trampoline().is_none() {
+            self.leave(here);
+        }
         let instead = match by {
             None if from == Region::Elsewhere && to.trampoline().is_some() => self.state.returns.returned(here.pc),
             None => None,

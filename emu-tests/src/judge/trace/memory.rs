@@ -83,6 +83,13 @@ impl Lends for Option<Box<Trace>> {
     }
 }
 
+/// The hook on every store elsewhere, while it is asked what a trampoline leaves to others.
+pub(crate) fn stored_elsewhere(uc: &mut Uc, access: Access) {
+    if let Some(trace) = uc.data_mut().as_deref_mut() {
+        trace.stores_elsewhere(access.at, access.bytes);
+    }
+}
+
 /// The hook on every access to the stack.
 pub(crate) fn accessed(uc: &mut Uc, access: Access) {
     if let Some(trace) = uc.data_mut().as_deref_mut().filter(|trace| trace.watched) {

@@ -12,6 +12,7 @@ mod compare;
 mod enforced;
 mod finding;
 mod given;
+mod left;
 mod memory;
 mod records;
 mod stack;
@@ -35,7 +36,8 @@ use codegen::words::error::Result;
 pub(crate) use cells::{Cell, Cells, Mark, Region};
 use finding::Checks;
 pub(crate) use finding::{At, Culprit, Fate, Finding, Value, WAYS};
-pub(crate) use memory::accessed;
+pub(crate) use left::Left;
+pub(crate) use memory::{accessed, stored_elsewhere};
 pub(crate) use state::Suspended;
 use state::{Activation, State};
 
@@ -134,6 +136,8 @@ pub(crate) struct Trace {
     pub lets_go: bool,
     pub state: State,
     pub checks: Checks,
+    /// Set where two trampolines are compared: what this one leaves to others.
+    pub left: Option<Left>,
     /// Set for a diagnosis: instructions in a trampoline, and those that a trampoline goes to; the first [`STEPS`].
     pub recording: Option<Vec<Step>>,
 }

@@ -48,6 +48,7 @@ pub struct Harness<'m> {
 }
 
 /// What a writer wrote.
+#[derive(Clone)]
 pub struct Written {
     /// Where it is to run.
     pub at: u64,

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::harness::{Harness, Written};
@@ -50,11 +51,20 @@ impl Judge {
 
     /// What a call costs: instructions, 8-byte loads and stores, bytes of stack.
     pub fn cost(&self, image: &Image) -> Result<[u64; 4], Failure> {
-        let Answer::Said(program, said) = Program::start()?.asked(&self.request(image, Question::Cost))? else {
+        self.numbers(image, Question::Cost, "costs")
+    }
+
+    /// Single faults in an image: those that were put in, those that change nothing, those that are noticed.
+    pub fn faults(&self, image: &Image) -> Result<[usize; 3], Failure> {
+        self.numbers(image, Question::Faults, "faults")
+    }
+
+    fn numbers<N: DeserializeOwned>(&self, image: &Image, question: Question, named: &str) -> Result<N, Failure> {
+        let Answer::Said(program, said) = Program::start()?.asked(&self.request(image, question))? else {
             return Err(trouble("has ended"));
         };
         program.end()?;
-        serde_json::from_value(said["costs"].clone()).map_err(|_| trouble(format!("{}: {said}", image.0)))
+        serde_json::from_value(said[named].clone()).map_err(|_| trouble(format!("{}: {said}", image.0)))
     }
 
     /// Judge these on all cores, by a program for each that is started once.
@@ -108,6 +118,8 @@ pub enum Question {
     OfOneFixture,
     /// What does a call cost?
     Cost,
+    /// Which single faults are noticed?
+    Faults,
 }
 
 /// The program that judges (`lab/images`).
