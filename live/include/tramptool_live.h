@@ -25,6 +25,9 @@ int tl_open(void);
 /* Why the last function of this thread that returned -1 or NULL did so. Valid until the next one does. */
 const char *tl_last_error(void);
 
+/* How many calls no handler was called for, because a handler of the same thread was running: by itself, or by a signal's handler. */
+uint64_t tl_missed(void);
+
 /* The function of this name, or `OBJECT:NAME`; the one at this address. NULL if nothing can be attached to it. */
 struct tl_function *tl_function(const char *name);
 struct tl_function *tl_function_at(const void *address);

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use crate::buffers::{Event, Record};
-use crate::calls::{Entry, Exit};
+use crate::calls::{self, Entry, Exit};
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::live::{Batch, Hook, Live, Policy};
@@ -76,6 +76,12 @@ pub extern "C" fn tl_open() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
+}
+
+/// Calls that no handler was called for.
+#[unsafe(no_mangle)]
+pub extern "C" fn tl_missed() -> u64 {
+    calls::missed()
 }
 
 /// The function of this name.

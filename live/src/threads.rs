@@ -79,9 +79,18 @@ fn asleep(tid: u32) -> Option<(u64, String)> {
 }
 
 /// Whether a thread sleeps outside of all this code, and comes back to none of it when it wakes.
-fn sleeps_outside(tid: u32, question: &Question) -> bool {
-    asleep(tid)
-        .is_some_and(|(sp, before)| !question.may_return(sp) && asleep(tid).is_some_and(|(_, after)| after == before))
+fn sleeps_outside(tid: u32, question: &Question, signal: c_int) -> bool {
+    let outside = |sp| !question.may_return(sp) || !question.is_on_stack(sp) && blocks(tid, signal);
+    asleep(tid).is_some_and(|(sp, before)| outside(sp) && asleep(tid).is_some_and(|(_, after)| after == before))
+}
+
+/// Whether a thread has blocked a signal. On a stack that this process does not have, such a thread is an emulator's own (QEMU's has blocked
+/// all), and never runs code of this process.
+fn blocks(tid: u32, signal: c_int) -> bool {
+    let text = input::text(Path::new(&format!("/proc/self/task/{tid}/status"))).unwrap_or_default();
+    let blocked = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Ask each thread once that is not gone. The list is read again until no new one is in it. Gives those that have not left.
@@ -97,7 +106,7 @@ fn all_asked(question: &Question, how: How, begun: Instant, gone: &mut HashSet<u
         let mut asked = false;
         for tid in open.iter().filter(|tid| !slots.contains_key(tid)).copied().collect::<Vec<_>>() {
             let slot = slots.len();
-            if sleeps_outside(tid, question) {
+            if sleeps_outside(tid, question, how.signal) {
                 gone.insert(tid);
             } else if slot < ASKED {
                 // One that has ended is not in the list the next time.

@@ -25,6 +25,13 @@ static void entered(struct tl_call *call, void *data)
 	tl_set_argument(call, 1, 100);
 }
 
+/* Calls a function that has handlers, from one of them. */
+static void calls_minus(struct tl_call *call, void *data)
+{
+	(void)call;
+	*(long *)data += minus(9, 5);
+}
+
 static void left(struct tl_call *call, void *data)
 {
 	(void)data;
@@ -56,6 +63,10 @@ int main(void)
 	CHECK(both[1] && tl_batch(both, 2, 1) == 0 && add(1, 2) == 102 && minus(5, 3) == -94 && seen == 7);
 	CHECK(tl_batch(both, 2, 0) == 0 && add(1, 2) == 3 && minus(5, 3) == 2 && seen == 7);
 	CHECK(tl_batch(both, 0, 1) == 0 && add(1, 2) == 3);
+	struct tl_hook *calling = tl_around(f, calls_minus, NULL, &seen);
+	CHECK(tl_missed() == 0 && tl_enable(calling) == 0 && tl_enable(both[1]) == 0);
+	CHECK(add(1, 2) == 3 && seen == 11 && tl_missed() == 1);
+	tl_detach(calling);
 	tl_detach(both[1]);
 	seen = 1;
 

@@ -75,7 +75,8 @@ properties! {
 }
 
 /// Ways through a listing or a plan, at most: a circle with a branch in it has no end of them. A trampoline has some dozens, or where
-/// each program may be the one that is not called, and the one that decides, the third power of their number: each goes on in parts.
+/// each program may be the one that is not called, and the one that decides, no more than the third power of the number of calls: each
+/// goes on in parts.
 fn most_ways(contract: &Contract) -> usize {
     const WAYS: usize = 1024;
     let calls = contract.calls().len();

@@ -46,10 +46,10 @@ pub fn plan(plan: &Plan, contract: &Contract) -> Vec<Fault> {
     let mut faults = Vec::new();
     let calls = contract.calls();
     let mut ways = vec![(0, State::default())];
-    let mut followed = 0;
+    let (mut followed, most) = (0, most_ways(contract));
     while let Some((from, mut state)) = ways.pop() {
         followed += 1;
-        if followed > most_ways(contract) {
+        if followed > most {
             faults.push(fault(from, Property::Control, "ways go round in a circle, and part there"));
             break;
         }

@@ -39,7 +39,7 @@ pub fn run(args: &[String]) -> Result<Outcome, Failure> {
                 Ok(found) => found,
                 // The archive of one architecture may be out of order when those of others are not.
                 Err(failure) => {
-                    println!("{}: Debian's kernel {} is not to be had: {failure}", kernel.name, kernel.version);
+                    println!("{}: no image of {}: {failure}", kernel.name, kernel.version);
                     good = false;
                     continue;
                 }
