@@ -57,6 +57,9 @@ fn stacks() -> Vec<(u64, u64)> {
     all
 }
 
+/// Time after which it is looked again at threads that have not answered.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// Stands for threads that cannot be listed.
 const UNKNOWN: u32 = 0;
 
@@ -97,6 +100,7 @@ fn blocks(tid: u32, signal: c_int) -> bool {
 fn all_asked(question: &Question, how: How, begun: Instant, gone: &mut HashSet<u32>) -> Vec<u32> {
     let round = ROUND.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
     let mut slots: HashMap<u32, usize> = HashMap::new();
+    let mut looked = Instant::now();
     loop {
         let mut open: Vec<u32> = threads();
         open.retain(|tid| !gone.contains(tid));
@@ -116,6 +120,12 @@ fn all_asked(question: &Question, how: How, begun: Instant, gone: &mut HashSet<u
         }
         let said = |tid: &u32| slots.get(tid).map(|slot| signals::answer(*slot, round));
         gone.extend(open.iter().filter(|tid| said(tid) == Some(Answer::Gone)));
+        if looked.elapsed() >= LOOK_AGAIN {
+            // It was awake when it was asked, and sleeps now.
+            let unheard = open.iter().filter(|tid| said(tid) == Some(Answer::None));
+            gone.extend(unheard.filter(|tid| sleeps_outside(**tid, question, how.signal)));
+            looked = Instant::now();
+        }
         open.retain(|tid| !gone.contains(tid));
         let waits = open.iter().any(|tid| said(tid) == Some(Answer::None));
         if !(asked || waits) || begun.elapsed() >= how.patience {
