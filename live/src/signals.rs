@@ -69,22 +69,14 @@ impl Question {
         self.middles.get(after.checked_sub(1)?).filter(|middle| middle.contains(pc))
     }
 
-    /// The end of the memory at this address, if that may be a stack.
-    fn stack(&self, sp: u64) -> Option<u64> {
-        let after = self.stacks.partition_point(|(from, _)| *from <= sp);
-        after.checked_sub(1).and_then(|n| self.stacks.get(n)).map(|(_, end)| *end).filter(|end| sp < *end)
-    }
-
-    /// Whether there is memory at this address that may be a stack.
-    pub fn is_on_stack(&self, sp: u64) -> bool {
-        self.stack(sp).is_some()
-    }
-
     /// Whether a stack, from this address on, may have the address of the middle of such code: a handler that is on the stack may
     /// return there. It may also where nobody knows the stack.
     pub fn may_return(&self, sp: u64) -> bool {
-        let Some(end) = self.stack(sp) else { return true };
-        let (mut at, end) = (sp & !7, end.min(sp + DEEPEST));
+        let after = self.stacks.partition_point(|(from, _)| *from <= sp);
+        let Some((_, end)) = after.checked_sub(1).and_then(|n| self.stacks.get(n)).filter(|(_, end)| sp < *end) else {
+            return true;
+        };
+        let (mut at, end) = (sp & !7, (*end).min(sp + DEEPEST));
         let mut words = [0_u64; 512];
         while at < end {
             let bytes = mem::size_of_val(&words).min((end - at) as usize);

@@ -83,12 +83,18 @@ fn asleep(tid: u32) -> Option<(u64, String)> {
 
 /// Whether a thread sleeps outside of all this code, and comes back to none of it when it wakes.
 fn sleeps_outside(tid: u32, question: &Question, signal: c_int) -> bool {
-    let outside = |sp| !question.may_return(sp) || !question.is_on_stack(sp) && blocks(tid, signal);
+    let outside = |sp| !question.may_return(sp) || blocks(tid, signal) && is_foreign(sp);
     asleep(tid).is_some_and(|(sp, before)| outside(sp) && asleep(tid).is_some_and(|(_, after)| after == before))
 }
 
-/// Whether a thread has blocked a signal. On a stack that this process does not have, such a thread is an emulator's own (QEMU's has blocked
-/// all), and never runs code of this process.
+/// Whether this process has no memory at this address. A thread with its stack there is an emulator's own, if it has blocked our signal
+/// (QEMU's has blocked all), and never runs code of this process.
+fn is_foreign(sp: u64) -> bool {
+    let mappings = mappings();
+    !mappings.is_empty() && !mappings.iter().any(|mapping| mapping.range.contains(&sp))
+}
+
+/// Whether a thread has blocked a signal.
 fn blocks(tid: u32, signal: c_int) -> bool {
     let text = input::text(Path::new(&format!("/proc/self/task/{tid}/status"))).unwrap_or_default();
     let blocked = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));

@@ -129,7 +129,11 @@ fn leaves_the_same(c: &Candidate, seed: u64) -> Result<bool> {
         ..Filter::default()
     };
     let left = |suite: &Suite| emu_tests::left(suite, &filter(suite), seed);
-    Ok(c.mutant.operator.concerns_values() && left(&c.suite()?)? == *c.left(left)?)
+    if !c.mutant.operator.concerns_values() {
+        return Ok(false);
+    }
+    let original = c.left(left)?;
+    Ok(!original.is_empty() && left(&c.suite()?)? == *original)
 }
 
 /// Whom differences of behaviour concern, between the original and what has the fault.

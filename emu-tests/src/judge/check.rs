@@ -55,7 +55,7 @@ pub fn check(suites: &[Suite], filter: &Filter, seed: u64, progress: Progress) -
 }
 
 /// What the trampolines of a suite leave to those to whom they go on, in all runs: registers, the stack and what they stored to, as
-/// numbers. Where two suites have the same, nobody but who looks into a trampoline can tell them apart.
+/// numbers; none if no trampoline ran. Where two suites have the same, nobody but who looks into a trampoline can tell them apart.
 ///
 /// # Errors
 /// As of [`check`].
@@ -191,7 +191,7 @@ fn judge_image(mut rig: Rig, filter: &Filter) -> Result<Tally> {
         }
         let _ = judge_cases(&mut rig, &others, &[], filter, &mut tally)?;
     }
-    tally.left.extend(rig.trace().left.take().map(|left| left.number()));
+    tally.left.extend(rig.trace().left.take().and_then(|left| left.number()));
     let stubs = rig.image.sections.iter().find(|s| s.name == STUBS);
     let inside = |a: u64| stubs.is_some_and(|s| (s.address..s.address + s.size).contains(&a));
     tally.stubs = rig.image.symbols.iter().filter(|s| inside(s.address)).map(|s| s.name.clone()).collect();

@@ -14,12 +14,14 @@ pub(crate) struct Left {
     found: DefaultHasher,
     /// Words outside of the stack to which it stored.
     stored: BTreeSet<u64>,
+    /// Control went from it to others.
+    left: bool,
 }
 
 impl Left {
-    /// The number. It is another one if anything was other.
-    pub(crate) fn number(&self) -> u64 {
-        self.found.finish()
+    /// The number. It is another one if anything was other; none if control never went from the trampoline.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.left.then(|| self.found.finish())
     }
 
     /// A trampoline is about to store outside of the stack.
@@ -50,6 +52,7 @@ impl Trace {
             abi.caller_saved.minus(RegSet::of(abi.rets)).iter().for_each(|reg| now[reg] = 0);
         }
         let Some(left) = &mut self.left else { return };
+        left.left = true;
         (here.pc, here.came_by, now.gpr, now.flags, now.control, now.vectors).hash(&mut left.found);
         let mut stack = vec![0; STACK_TOP.saturating_sub(here.sp()) as usize];
         here.read(here.sp(), &mut stack).hash(&mut left.found);
